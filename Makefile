@@ -1,0 +1,42 @@
+# Two commands do everything from a fresh clone: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types check-tests package picture clean
+
+demo: $(READY)
+	$(RUN) -m unweave demo
+
+test: lint types check-tests
+
+# The stamp is older than these files after a pull that changed them, so the environment follows.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("unweave needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+lint: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -c 'from importlinter.cli import lint_imports; raise SystemExit(lint_imports())'
+
+types: $(READY)
+	$(RUN) -m mypy
+
+check-tests: $(READY)
+	$(RUN) -m pytest
+
+# Wheel and source distribution in dist/.
+package: $(READY)
+	rm -rf dist
+	$(RUN) -m build
+
+# The README's picture is made by the demo.
+picture: demo
+	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
+
+clean:
+	rm -rf $(VENV) dist unweave-demo

@@ -1,0 +1,140 @@
+"""The one loop: every method's phases run here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from accelerate.utils import set_seed
+from torch import Tensor
+
+from unweave.engine.batches import derive_seed
+from unweave.engine.checkpoint import Checkpoint, Checkpoints
+from unweave.engine.history import History
+from unweave.engine.phase import Phase
+from unweave.engine.progress import ProgressLine
+from unweave.engine.workbench import Cost, Workbench
+from unweave.errors import RunError, UsageError
+
+
+def run_phases(
+    bench: Workbench,
+    phases: Sequence[Phase],
+    *,
+    checkpoints: Checkpoints | None = None,
+    resume: bool = False,
+    progress: ProgressLine | None = None,
+) -> History:
+    """Run the phases in order on the workbench's model and return what they logged.
+
+    The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
+    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
+    """
+    done = checkpoints.newest() if checkpoints and resume else None
+    history = History(list(done.extra["history"]) if done else None)
+    if done:
+        _restore(bench, phases, done)
+    with _own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
+        for index, phase in enumerate(phases):
+            if done and index < done.phase:
+                continue
+            first = 0
+            if done and index == done.phase:
+                first = done.step
+            else:
+                _begin(bench, phases, index, history=history, checkpoints=checkpoints)
+            _run_steps(bench, phases, index, first, history=history, checkpoints=checkpoints, line=line)
+            phase.finish()
+            _ = history.rows  # raises where a value is not finite
+    bench.mode("eval")
+    _require_finite(bench)
+    return history
+
+
+def _begin(
+    bench: Workbench,
+    phases: Sequence[Phase],
+    index: int,
+    *,
+    history: History,
+    checkpoints: Checkpoints | None,
+) -> None:
+    phase = phases[index]
+    set_seed(derive_seed(bench.seed, phase.name, "begin") % 2**32)
+    phase.prepare(bench)
+    phase.begin()
+    if checkpoints and index > 0:
+        checkpoints.save(_checkpoint(bench, phases, index, 0, history))
+
+
+def _run_steps(
+    bench: Workbench,
+    phases: Sequence[Phase],
+    index: int,
+    first: int,
+    *,
+    history: History,
+    checkpoints: Checkpoints | None,
+    line: ProgressLine,
+) -> None:
+    phase = phases[index]
+    line.phase(phase.name, steps=phase.steps, done=first)
+    for number in range(first, phase.steps):
+        set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
+        history.add(phase.name, number, phase.step(number))
+        if line.due():
+            line.show(number + 1, history.rows[-1])
+        if checkpoints and checkpoints.due():
+            checkpoints.save(_checkpoint(bench, phases, index, number + 1, history))
+
+
+@contextmanager
+def _own_random_numbers(device: torch.device) -> Iterator[None]:
+    """Leave the caller's random generators (torch, NumPy, Python) as they were."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History) -> Checkpoint:
+    tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
+    for number, phase in enumerate(phases[: index + 1]):
+        tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
+    bench.tick()
+    extra = {
+        "history": history.rows,
+        "cost": bench.cost.to_dict(),
+        "phases": [phase.name for phase in phases],
+    }
+    return Checkpoint(phase=index, step=step, tensors=tensors, extra=extra)
+
+
+def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> None:
+    if list(done.extra["phases"]) != [phase.name for phase in phases]:
+        raise UsageError(
+            f"The checkpoint belongs to a run with the phases {done.extra['phases']}, not to this one. "
+            "Resume with the command that began the run."
+        )
+    weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
+    bench.model.load_state_dict(weights)
+    bench.cost = Cost(**done.extra["cost"])
+    for number, phase in enumerate(phases[: done.phase + 1]):
+        phase.prepare(bench)
+        mark = f"phase.{number}."
+        phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+
+
+def _require_finite(bench: Workbench) -> None:
+    broken = [name for name, tensor in bench.model.named_parameters() if not tensor.isfinite().all()]
+    if broken:
+        raise RunError(
+            f"The weights of {broken[0]} are not finite after the run, so it is thrown away. "
+            "Take a smaller learning rate, and check the model's weights before the run."
+        )

@@ -1,0 +1,108 @@
+"""A phase: a loop of steps that reads like the algorithm."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from unweave.engine.workbench import Workbench
+
+Logged: TypeAlias = "Mapping[str, Tensor | float]"
+State: TypeAlias = "dict[str, Tensor]"
+
+
+class Phase(ABC):
+    """One loop of a method. Subclasses say what they keep, how many steps they take, and what a step does.
+
+    The engine calls ``prepare`` (always), ``begin`` (only when the phase starts afresh), then ``step`` for
+    each number from 0 to ``steps`` − 1, then ``finish``. Attributes named in ``keeps`` are the phase's whole
+    state: tensors, lists of tensors, optimisers or modules, which the engine saves and brings back.
+    """
+
+    name: ClassVar[str]
+    keeps: ClassVar[tuple[str, ...]] = ()
+    steps: int
+    bench: Workbench
+
+    def prepare(self, bench: Workbench) -> None:
+        """Make batches and optimisers, set ``steps``. Must not depend on the weights' values."""
+        self.bench = bench
+
+    def begin(self) -> None:  # noqa: B027
+        """Measure what the phase needs of the weights that it starts from."""
+
+    @abstractmethod
+    def step(self, number: int) -> Logged:
+        """Do one step and return the values to log, as tensors that need not be ready yet."""
+
+    def finish(self) -> None:  # noqa: B027
+        """Do what remains after the last step."""
+
+    def state(self) -> State:
+        """Return what the phase keeps as named tensors."""
+        return {
+            f"{name}.{key}": tensor for name in self.keeps for key, tensor in _to_tensors(getattr(self, name)).items()
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave. Call it after ``prepare``."""
+        for name in self.keeps:
+            mine = {key.removeprefix(f"{name}."): t for key, t in state.items() if key.startswith(f"{name}.")}
+            setattr(self, name, _from_tensors(getattr(self, name, None), mine, self.bench.device))
+
+
+def _to_tensors(value: Any) -> State:
+    if isinstance(value, Tensor):
+        return {"value": value.detach()}
+    if isinstance(value, list):
+        return {f"list.{index}": tensor.detach() for index, tensor in enumerate(value)}
+    if isinstance(value, nn.Module):
+        return {f"module.{name}": tensor for name, tensor in value.state_dict().items()}
+    if isinstance(value, torch.optim.Optimizer):
+        state = value.state_dict()
+        tensors = {
+            f"optimizer.{index}.{name}": entry
+            for index, entries in state["state"].items()
+            for name, entry in entries.items()
+            if isinstance(entry, Tensor)
+        }
+        rest = {
+            "state": {
+                index: {name: entry for name, entry in entries.items() if not isinstance(entry, Tensor)}
+                for index, entries in state["state"].items()
+            },
+            "param_groups": state["param_groups"],
+        }
+        return {**tensors, "optimizer_rest": _text_tensor(json.dumps(rest))}
+    raise TypeError(f"A phase cannot keep a {type(value).__name__}.")
+
+
+def _from_tensors(current: Any, tensors: Mapping[str, Tensor], device: torch.device) -> Any:
+    if "value" in tensors:
+        return tensors["value"].to(device)
+    if isinstance(current, torch.optim.Optimizer):
+        rest = json.loads(_tensor_text(tensors["optimizer_rest"]))
+        state = {int(index): entries for index, entries in rest["state"].items()}
+        for key, tensor in tensors.items():
+            if key.startswith("optimizer."):
+                _, index, name = key.split(".", 2)
+                state[int(index)][name] = tensor
+        current.load_state_dict({"state": state, "param_groups": rest["param_groups"]})
+        return current
+    if isinstance(current, nn.Module):
+        current.load_state_dict({key.removeprefix("module."): tensor for key, tensor in tensors.items()})
+        return current
+    return [tensors[f"list.{index}"].to(device) for index in range(len(tensors))]
+
+
+def _text_tensor(text: str) -> Tensor:
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    return bytes(tensor.cpu().tolist()).decode()

@@ -1,0 +1,65 @@
+"""A live line on standard error: phase, step, logged values, time left. Silent when nobody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+REFRESH_SECONDS = 0.2
+
+
+class ProgressLine:
+    """Shows one phase after the other. ``show=None`` means: if standard error is a terminal."""
+
+    def __init__(self, *, show: bool | None = None, title: str = "") -> None:
+        console = Console(stderr=True)
+        self.visible = console.is_terminal if show is None else show
+        self.title = title
+        self._last = 0.0
+        self._task: Any = None
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("[dim]{task.fields[values]}"),
+            console=console,
+            transient=True,
+            disable=not self.visible,
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def phase(self, name: str, *, steps: int, done: int) -> None:
+        """Begin to show a phase."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        description = f"{self.title} {name}".strip()
+        self._task = self._bar.add_task(description, total=steps, completed=done, values="")
+
+    def due(self) -> bool:
+        """Tell whether it is time to show something again (reading values may wait for the device)."""
+        now = time.monotonic()
+        if not self.visible or now - self._last < REFRESH_SECONDS:
+            return False
+        self._last = now
+        return True
+
+    def show(self, done: int, row: Mapping[str, Any]) -> None:
+        """Show how far the phase is, and its latest values."""
+        values = "  ".join(
+            f"{name.replace('_', ' ')} {value:.3g}" for name, value in row.items() if name not in ("phase", "step")
+        )
+        self._bar.update(self._task, completed=done, values=values)

@@ -1,0 +1,179 @@
+"""What a phase works with: the model being changed, its data on the device, its losses and gradients.
+
+Every forward and backward pass of every method goes through here, so that precision, devices and counting
+are in one place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Batch, labels_of, reading
+from unweave.engine.batches import Batches, derive_seed
+from unweave.errors import UsageError
+from unweave.losses import Loss, cross_entropy, logits
+from unweave.projection import Gradient
+from unweave.split import Split
+
+Precision = Literal["float32", "bfloat16"]
+Mode = Literal["eval", "train"]
+
+
+@dataclass
+class Cost:
+    """What a run took. A resumed run adds to what its earlier part took."""
+
+    seconds: float = 0.0
+    sample_forwards: int = 0
+    sample_gradients: int = 0
+    peak_memory_bytes: int | None = None  # of the device; None where the device does not tell
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+class Workbench:
+    """The model being changed, and the ways to read losses and gradients from it."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        split: Split,
+        *,
+        device: torch.device,
+        loss: Loss = cross_entropy,
+        seed: int = 0,
+        precision: Precision = "float32",
+    ) -> None:
+        self.model, self.split, self.loss = model, split, loss
+        self.device, self.seed, self.precision = device, seed, precision
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise UsageError(
+                "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
+            )
+        self.cost = Cost()
+        self._classes: int | None = None
+        self._ticked = time.perf_counter()
+
+    # Data
+
+    def batches(self, *subsets: str, size: int) -> Batches:
+        """Return shuffled batches over one or several subsets together."""
+        for subset in subsets:
+            if len(self.split[subset]) == 0:
+                raise UsageError(f"This method needs {subset} data, but the split has none.")
+        rows = self.split.rows(*subsets)
+        self.split.samples.keep(rows, self.device)
+        self._check_labels(rows)
+        seed = derive_seed(self.seed, "batches", *subsets, size)
+        return Batches(self.split.samples, rows.to(self.device), size=size, seed=seed, device=self.device)
+
+    def varies(self, batches: Batches) -> bool:
+        """Tell whether a sample can look different each time (random transforms)."""
+        return self.split.samples.varies(batches.rows)
+
+    # Losses
+
+    def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
+        """Return the loss of every sample, with gradient where gradients are on."""
+        self.cost.sample_forwards += len(batch)
+        if torch.is_grad_enabled():
+            self.cost.sample_gradients += len(batch)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return self.loss(model or self.model, batch.data)
+
+    def losses_in_order(self, batches: Batches) -> Tensor:
+        """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
+        with torch.no_grad():
+            return torch.cat([self.losses(batch) for batch in batches.in_order()])
+
+    # Gradients
+
+    def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
+        """Return the gradient of the sum of the objectives, one tensor per trainable parameter.
+
+        Objectives are taken one at a time, so that a generator holds one batch's activations at most; their
+        gradients add up in place.
+        """
+        for parameter in self.parameters:
+            parameter.grad = None
+        for objective in objectives:
+            objective.backward()
+        gradient = [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in self.parameters
+        ]
+        for parameter in self.parameters:
+            parameter.grad = None
+        return gradient
+
+    def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
+        """Let the optimiser take one step along a gradient."""
+        for parameter, part in zip(self.parameters, gradient, strict=True):
+            parameter.grad = part
+        optimizer.step()
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def move(self, direction: Gradient, *, by: float) -> None:
+        """Add a multiple of a direction to the parameters."""
+        torch._foreach_add_(list[Tensor](self.parameters), direction, alpha=by)
+
+    # The model
+
+    def mode(self, mode: Mode) -> None:
+        """Put normalisation and dropout in evaluation mode (frozen statistics, no dropout) or training mode."""
+        self.model.train(mode == "train")
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        """Add the time and the peak memory of what happens inside to the cost."""
+        cuda = self.device.type == "cuda"
+        if cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self._ticked = time.perf_counter()
+        try:
+            yield
+        finally:
+            if cuda:
+                torch.cuda.synchronize(self.device)
+            self.tick()
+
+    def tick(self) -> None:
+        """Bring time and peak memory of the cost up to now."""
+        now = time.perf_counter()
+        self.cost.seconds += now - self._ticked
+        self._ticked = now
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device)
+            self.cost.peak_memory_bytes = max(peak, self.cost.peak_memory_bytes or 0)
+
+    def _check_labels(self, rows: Tensor) -> None:
+        """Refuse labels that the model has no logit for, before the device stumbles over them."""
+        if self.loss is not cross_entropy:
+            return
+        if self._classes is None:
+            self._classes = self._read(lambda batch: logits(self.model, batch.data).shape[1], rows[:2])
+        samples = self.split.samples
+        for some in rows.split(65536):
+            labels = labels_of(samples.batch(some.to(self.device), self.device).data)
+            bad = ((labels < 0) | (labels >= self._classes)).nonzero()
+            if len(bad):
+                place = int(bad[0])
+                raise UsageError(
+                    f"Sample {int(some[place])} has the label {int(labels[place])}, but the model has "
+                    f"{self._classes} classes (0 to {self._classes - 1})."
+                )
+
+    def _read(self, function: Callable[[Batch], Any], rows: Tensor) -> Any:
+        with reading(self.model, self.device):
+            return function(self.split.samples.batch(rows.to(self.device), self.device))

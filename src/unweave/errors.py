@@ -1,0 +1,26 @@
+"""What unweave raises when something is wrong, sorted by who can mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """The call was wrong: the message says what was found and what to do. Exit code 2."""
+
+
+class RunError(RuntimeError):
+    """The call was right but the work failed, for instance because it diverged. Exit code 1."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that does not exist, suggesting the nearest that does.
+
+    >>> unknown("method", "two-stge", ["two-stage", "ft"])
+    UsageError("There is no method 'two-stge'. Did you mean 'two-stage'? Known: ft, two-stage.")
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"There is no {kind} {name!r}.{hint} Known: {', '.join(names)}.")

@@ -1,0 +1,92 @@
+"""Per-sample losses and functions of them: the one currency of the package.
+
+A loss maps (model, batch) to one number per sample. Means, clips, constraints and Wasserstein terms are
+functions of that vector, so whoever needs a mean takes it, once.
+
+>>> reference = torch.tensor([9.0, 10.0, 11.0])
+>>> squared_wasserstein(torch.tensor([11.0, 9.0, 7.0]), reference)  # sorted: 7, 9, 11 against 9, 10, 11
+tensor(1.6667)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unweave.data import Data, labels_of
+from unweave.errors import UsageError
+
+Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]
+
+
+def logits(model: nn.Module, data: Data) -> Tensor:
+    """Run the model on a batch and return its logits, one row per sample, in float32 or better.
+
+    Mapping batches are passed by keyword without their labels; a model may return the logits themselves or
+    an object with ``.logits``, as Hugging Face models do.
+    """
+    output: Any
+    if isinstance(data, Mapping):
+        output = model(**{name: value for name, value in data.items() if name != "labels"})
+    else:
+        output = model(data[0])
+    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(scores, Tensor) or scores.ndim != 2:
+        raise UsageError(
+            "The model must return logits of shape (samples, classes), or an object with such .logits; it "
+            f"returned {type(output).__name__}"
+            + (f" of shape {tuple(scores.shape)}." if isinstance(scores, Tensor) else ".")
+        )
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def cross_entropy(model: nn.Module, data: Data) -> Tensor:
+    """Return the cross-entropy of every sample: ℓ(f_θ(x), y).
+
+    >>> model = nn.Linear(2, 3)
+    >>> cross_entropy(model, (torch.zeros(4, 2), torch.tensor([0, 1, 2, 0]))).shape
+    torch.Size([4])
+    """
+    return functional.cross_entropy(logits(model, data), labels_of(data), reduction="none")
+
+
+def clipped(losses: Tensor, *, at: float) -> Tensor:
+    """Cap every loss, ClippedCE = min{C, CE}: a sample above the cap no longer pushes.
+
+    >>> clipped(torch.tensor([3.0, 12.0]), at=10.0)
+    tensor([ 3., 10.])
+    """
+    return losses.clamp(max=at)
+
+
+def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
+    """Return W₂², the squared Wasserstein-2 distance between two sets of losses (Eq. 7).
+
+    In one dimension the best coupling pairs quantiles: for equal lengths the sorted values, otherwise the
+    overlaps of the two staircases of quantiles, exactly. The gradient flows through both arguments.
+
+    >>> squared_wasserstein(torch.tensor([0.0, 4.0]), torch.tensor([1.0]))
+    tensor(5.)
+    """
+    for name, losses in (("current", current), ("reference", reference)):
+        if losses.ndim != 1 or len(losses) == 0:
+            raise UsageError(f"{name} must be a non-empty vector of losses, not of shape {tuple(losses.shape)}.")
+    current, reference = current.sort().values, reference.sort().values
+    n, m = len(current), len(reference)
+    if n == m:
+        return (current - reference).square().mean()
+    # In units of 1/(n·m), sample i of `current` covers [i·m, (i+1)·m), sample j of `reference` [j·n, (j+1)·n).
+    ends: Tensor = torch.cat(
+        [
+            torch.arange(1, n + 1, device=current.device) * m,
+            torch.arange(1, m + 1, device=current.device) * n,
+        ]
+    ).unique()
+    starts = torch.cat([ends.new_zeros(1), ends[:-1]])
+    weights = (ends - starts).to(current.dtype) / (n * m)
+    apart = current[starts // m] - reference[starts // n]
+    return (weights * apart.square()).sum()

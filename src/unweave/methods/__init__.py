@@ -1,0 +1,48 @@
+"""One file a method: its settings and its phases, readable beside its paper.
+
+>>> find_method("two-stage").configure({"alpha": 0.25}).alpha
+0.25
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from unweave.errors import UsageError, unknown
+from unweave.methods.fine_tune import FT
+from unweave.methods.gradient_ascent import GA
+from unweave.methods.method import Method
+from unweave.methods.original import ORIGINAL
+from unweave.methods.two_stage import PGD, TWO_STAGE
+
+__all__ = ["METHODS", "Method", "all_methods", "find_method"]
+
+METHODS: dict[str, Method] = {
+    "original": ORIGINAL,
+    "ft": FT,
+    "ga": GA,
+    "two-stage": TWO_STAGE,
+    "pgd": PGD,
+}
+
+
+def all_methods() -> dict[str, Method]:
+    """Return our methods and those that other packages bring through the entry point ``unweave.methods``."""
+    found = dict(METHODS)
+    for point in entry_points(group="unweave.methods"):
+        if point.name not in found:
+            method = point.load()
+            if not isinstance(method, Method):
+                raise UsageError(f"The entry point {point.name!r} gives a {type(method).__name__}, not a Method.")
+            found[point.name] = method
+    return found
+
+
+def find_method(method: str | Method) -> Method:
+    """Return the method of that name."""
+    if isinstance(method, Method):
+        return method
+    methods = all_methods()
+    if method not in methods:
+        raise unknown("method", method, methods)
+    return methods[method]

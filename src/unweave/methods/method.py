@@ -1,0 +1,44 @@
+"""What a method is: a name, its settings, its profiles, and its phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from unweave.engine import Phase
+from unweave.errors import UsageError, unknown
+from unweave.settings import Settings
+from unweave.split import SUBSETS, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A way to unlearn: one object at the end of one file in ``methods/``.
+
+    ``phases`` makes the phases from the settings, in running order. ``profiles`` are named sets of values
+    (``released``, ``paper``, ``official``); the first is the default. ``needs`` are the subsets it reads.
+    """
+
+    name: str
+    summary: str
+    settings: type[Settings]
+    phases: Callable[[Any], Sequence[Phase]]
+    needs: tuple[str, ...] = SUBSETS
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
+
+    def configure(self, *layers: Mapping[str, Any], profile: str | None = None) -> Settings:
+        """Return settings: the profile's values, overridden by each layer of values in turn."""
+        profile = profile or next(iter(self.profiles))
+        if profile not in self.profiles:
+            raise unknown(f"profile of {self.name}", profile, self.profiles)
+        values = dict(self.profiles[profile])
+        for layer in layers:
+            values |= layer
+        return self.settings.parse(values)
+
+    def check(self, split: Split) -> None:
+        """Refuse a split that lacks what the method reads."""
+        for subset in self.needs:
+            if len(split[subset]) == 0:
+                raise UsageError(f"{self.name} needs {subset} data, but the split has none.")

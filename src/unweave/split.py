@@ -1,0 +1,328 @@
+"""A split is indices: which training samples to forget, which are adjacent to them, which are remote.
+
+>>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+>>> split = Split.by_class(data, fine=[0, 0, 1, 2, 2, 3], forget="cat", names=["cat", "dog", "car", "bus"])
+>>> print(split)
+Split of 6 samples: 2 forget, 1 adjacent, 3 remote
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Collate, Samples
+from unweave.errors import UsageError, unknown
+from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
+
+SUBSETS = ("forget", "adjacent", "remote")
+Subset: TypeAlias = Literal["forget", "adjacent", "remote"]
+Indices: TypeAlias = "Sequence[int] | range | Tensor | np.ndarray[Any, Any]"
+Condition: TypeAlias = "Indices | Callable[[Any], bool]"
+FORMAT = {"format": "unweave-split", "version": 1}
+
+
+class Split:
+    """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
+
+    ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
+    mapping of tensors with ``"labels"``; nothing of it is copied. ``remote=None`` means every sample that is
+    in neither of the others. ``collate`` turns a list of samples into a batch (for text: a padding collator).
+    Empty subsets are refused unless ``allow_empty=True``, which suits test data that lacks one of them.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        forget: Indices,
+        adjacent: Indices,
+        remote: Indices | None = None,
+        *,
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        self.samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
+        size = len(self.samples)
+        self.forget = _indices("forget", forget, size)
+        self.adjacent = _indices("adjacent", adjacent, size)
+        if remote is None:
+            taken = np.concatenate([self.forget, self.adjacent])
+            remote = np.setdiff1d(np.arange(size), taken)
+        self.remote = _indices("remote", remote, size)
+        self._check(allow_empty)
+
+    def _check(self, allow_empty: bool) -> None:
+        for index, name in enumerate(SUBSETS):
+            if len(self[name]) == 0 and not allow_empty:
+                raise UsageError(
+                    f"The {name} set is empty. Give it at least one sample"
+                    + (" (Split.by_neighbours finds adjacent data)." if name == "adjacent" else ".")
+                )
+            for other in SUBSETS[index + 1 :]:
+                both = np.intersect1d(self[name], self[other])
+                if len(both):
+                    raise UsageError(
+                        f"{len(both)} samples are in both {name} and {other} (first: {both[0]}). "
+                        "Give each sample to one set."
+                    )
+
+    # Ways to make one
+
+    @classmethod
+    def by_class(
+        cls,
+        dataset: Any,
+        *,
+        fine: Indices,
+        forget: int | str | Sequence[int | str],
+        names: Sequence[str] | None = None,
+        labels: Indices | None = None,
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> Split:
+        """Forget whole fine classes; adjacent is what shares their training label.
+
+        ``fine`` gives the fine class of every sample, ``names`` the names of the fine classes. ``labels``
+        spares reading the training labels from the data set.
+        """
+        samples = Samples(dataset, collate=collate)
+        fine = np.asarray(fine)
+        if len(fine) != len(samples):
+            raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
+        wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
+        codes = [_class_code(name, names, fine) for name in wanted]
+        label = np.asarray(labels) if labels is not None else samples.labels().numpy()
+        is_forget = np.isin(fine, codes)
+        is_adjacent = np.isin(label, np.unique(label[is_forget])) & ~is_forget
+        return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)
+
+    @classmethod
+    def where(
+        cls,
+        dataset: Any,
+        *,
+        forget: Condition,
+        adjacent: Condition,
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> Split:
+        """Forget what fulfils a condition: a mask with one boolean per sample, or a function of the sample.
+
+        A sample that fulfils both conditions is forgotten; what fulfils neither is remote.
+
+        >>> data = (torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 0, 1]))
+        >>> print(Split.where(data, forget=[True, False, False], adjacent=lambda sample: int(sample[1]) == 0))
+        Split of 3 samples: 1 forget, 1 adjacent, 1 remote
+        """
+        samples = Samples(dataset, collate=collate)
+        is_forget = _mask("forget", forget, samples)
+        is_adjacent = _mask("adjacent", adjacent, samples) & ~is_forget
+        return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)
+
+    @classmethod
+    def by_neighbours(
+        cls,
+        dataset: Any,
+        *,
+        forget: Indices,
+        model: nn.Module | None = None,
+        k: int = 20,
+        fraction: float = 0.10,
+        features: Tensor | np.ndarray[Any, Any] | None = None,
+        collate: Collate | None = None,
+        device: str | torch.device | None = None,
+    ) -> Split:
+        """Find adjacent data with the model itself, by the rule of the paper's appendix.
+
+        Features come from the model's penultimate layer (or are given). Each forget sample names its ``k``
+        nearest retained samples; a retained sample's score is how often it is named; the ``fraction`` of
+        retained samples with the highest scores is adjacent (equal scores: the earlier sample).
+        """
+        samples = Samples(dataset, collate=collate)
+        gone = _indices("forget", forget, len(samples))
+        kept = np.setdiff1d(np.arange(len(samples)), gone)
+        if len(gone) == 0 or len(kept) == 0:
+            raise UsageError(f"{len(gone)} of {len(samples)} samples are to be forgotten: there must be some of each.")
+        if not 0 < fraction < 1:
+            raise UsageError(f"fraction is {fraction}, but must be between 0 and 1.")
+        found = _features(model, samples, features, device)
+        scores = adjacency_scores(found[gone], found[kept], k).numpy()
+        count = max(1, round(fraction * len(kept)))
+        top = np.argsort(-scores, kind="stable")[:count]
+        return cls(samples, gone, kept[top])
+
+    def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Split:
+        """Misplace a random share of the retained samples, to see how much that matters (the paper's study)."""
+        generator = np.random.default_rng(seed)
+        moved = {}
+        for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"The share of {name} samples to misplace is {share}, but must be in [0, 1].")
+            moved[name] = generator.permutation(self[name])[: round(share * len(self[name]))]
+        return Split(
+            self.samples,
+            self.forget,
+            np.concatenate([np.setdiff1d(self.adjacent, moved["adjacent"]), moved["remote"]]),
+            np.concatenate([np.setdiff1d(self.remote, moved["remote"]), moved["adjacent"]]),
+        )
+
+    # What it knows
+
+    def __getitem__(self, subset: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if subset not in SUBSETS:
+            raise unknown("subset", subset, SUBSETS)
+        indices: np.ndarray[Any, np.dtype[np.int64]] = getattr(self, subset)
+        return indices
+
+    def rows(self, *subsets: str) -> Tensor:
+        """Return the positions of one or several subsets together, in the order of the data set."""
+        return torch.from_numpy(np.sort(np.concatenate([self[subset] for subset in subsets])))
+
+    def entanglement(
+        self,
+        model: nn.Module | None = None,
+        *,
+        k: int = 20,
+        groups: Indices | None = None,
+        names: Sequence[str] | None = None,
+        features: Tensor | np.ndarray[Any, Any] | None = None,
+        device: str | torch.device | None = None,
+    ) -> Entanglement:
+        """Measure, before any unlearning, which retained groups live next to the forget set.
+
+        ``groups`` gives a group (for instance the fine class) for every sample; by default the training label.
+        """
+        labels = self.samples.labels()
+        found = _features(model, self.samples, features, device)
+        return entanglement(found, self.forget, labels, k=k, groups=labels if groups is None else groups, names=names)
+
+    @property
+    def hash(self) -> str:
+        """A fingerprint of which sample is in which subset (not of the samples' content)."""
+        digest = hashlib.sha256(f"{len(self.samples)}".encode())
+        for subset in SUBSETS:
+            digest.update(subset.encode() + self[subset].astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Split) and self.hash == other.hash
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in SUBSETS)
+        return f"Split of {len(self.samples)} samples: {sizes}"
+
+    # To and from a file
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the indices as JSON, whole or not at all."""
+        content = {**FORMAT, "samples": len(self.samples), "hash": self.hash}
+        content |= {subset: self[subset].tolist() for subset in SUBSETS}
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(json.dumps(content) + "\n")
+        partial.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], dataset: Any, *, collate: Collate | None = None) -> Split:
+        """Read indices that `save` wrote (or that you wrote in its form) for this data set."""
+        content = _read_json(Path(path))
+        samples = Samples(dataset, collate=collate)
+        if content["samples"] != len(samples):
+            raise UsageError(
+                f"{path} was made for {content['samples']} samples, but the data set has {len(samples)}. "
+                "Use the data set that the split was made from."
+            )
+        split = cls(samples, *(content[subset] for subset in SUBSETS), allow_empty=True)
+        if content.get("hash", split.hash) != split.hash:
+            raise UsageError(f"{path} does not match its own hash: it was changed or damaged.")
+        return split
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as a split file: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
+        raise UsageError(f'{path} is no split file: it lacks the line "format": "{FORMAT["format"]}".')
+    if content.get("version") != FORMAT["version"]:
+        raise UsageError(f"{path} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
+    for name in ("samples", *SUBSETS):
+        if name not in content:
+            raise UsageError(f"{path} lacks the entry {name!r}.")
+    return content
+
+
+def _indices(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return sorted positions as int64, or say what is wrong with them."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    elif isinstance(values, Iterable) and not isinstance(values, Sequence | np.ndarray):
+        values = list(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"The {name} indices are no list of whole numbers: {error}") from error
+    if found.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        hint = " A mask of booleans goes to Split.where." if found.dtype.kind == "b" else ""
+        raise UsageError(f"The {name} indices must be a list of whole numbers, not {found.dtype} values.{hint}")
+    outside = found[(found < 0) | (found >= size)]
+    if len(outside):
+        raise UsageError(
+            f"{len(outside)} {name} indices are outside the data set of {size} samples (first: {outside[0]}). "
+            f"Use positions from 0 to {size - 1}."
+        )
+    once, counts = np.unique(found, return_counts=True)
+    if len(once) != len(found):
+        raise UsageError(f"{name} names sample {once[counts > 1][0]} more than once. Name each sample once.")
+    return once.astype(np.int64)
+
+
+def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    if callable(condition):
+        return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
+    mask = np.asarray(condition)
+    if mask.dtype.kind != "b" or mask.shape != (len(samples),):
+        raise UsageError(
+            f"The {name} mask must hold one boolean for each of the {len(samples)} samples, not {mask.dtype} values "
+            f"of shape {mask.shape}. Indices go to Split(...)."
+        )
+    return mask
+
+
+def _class_code(name: int | str, names: Sequence[str] | None, fine: np.ndarray[Any, Any]) -> int | str:
+    if isinstance(name, str) and names is not None:
+        if name not in names:
+            raise unknown("class", name, names)
+        name = list(names).index(name)
+    if name not in fine:
+        raise UsageError(f"No sample has the fine class {name!r}. The classes are {np.unique(fine).tolist()}.")
+    return name
+
+
+def _features(
+    model: nn.Module | None,
+    samples: Samples,
+    given: Tensor | np.ndarray[Any, Any] | None,
+    device: str | torch.device | None,
+) -> Tensor:
+    if given is not None:
+        found = torch.as_tensor(given).float()
+        if found.ndim != 2 or len(found) != len(samples):
+            raise UsageError(f"features must have one row for each of the {len(samples)} samples.")
+        return found
+    if model is None:
+        raise UsageError("Neighbours need a model (model=) or its features (features=).")
+    return features(model, samples, torch.arange(len(samples)), device=device)

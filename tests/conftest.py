@@ -1,0 +1,54 @@
+"""Small models and data that many tests share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from unweave import Split
+from unweave.benchmarks import find_benchmark
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def data():
+    """60 samples of 3 classes in 5 dimensions, in order of their class."""
+    labels = torch.arange(60) // 20
+    centres = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)) * 2
+    noise = torch.randn(60, 5, generator=torch.Generator().manual_seed(2))
+    return centres[labels] + noise, labels
+
+
+@pytest.fixture
+def split(data):
+    return Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+
+
+@pytest.fixture
+def model():
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """The embedded benchmark, its data, and its trained model for seed 0."""
+    benchmark = find_benchmark("digits")
+    task = benchmark.load(None)
+    return benchmark, task, benchmark.train(task, seed=0, device="cpu")
+
+
+def weights(model):
+    """Every parameter and buffer as one list of copies."""
+    return [tensor.detach().clone() for tensor in model.state_dict().values()]
+
+
+def same(first, second):
+    """Tell whether two lists of tensors are equal to the bit."""
+    return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

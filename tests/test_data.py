@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset, IterableDataset
+
+from unweave import Split, UsageError, unlearn
+from unweave.data import Samples, labels_of
+
+CPU = torch.device("cpu")
+
+
+class Counted(Dataset):
+    """Counts how often each sample is read; can refuse some, and can add noise to all."""
+
+    def __init__(self, data, *, forbidden=(), noise=0.0):
+        self.data, self.forbidden, self.noise, self.reads = data, set(forbidden), noise, []
+
+    def __len__(self):
+        return len(self.data[1])
+
+    def __getitem__(self, index):
+        assert index not in self.forbidden, f"sample {index} was read"
+        self.reads.append(index)
+        return self.data[0][index] + self.noise * torch.randn(5), self.data[1][index]
+
+
+def test_a_data_set_that_never_varies_is_read_once(data, split, model):
+    counted = Counted(data)
+    unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=3)
+    for row in range(16, 60):
+        assert counted.reads.count(row) <= 4, "a sample is read to probe, to learn its size, and to keep it"
+    assert len(counted.reads) < 60 + 100
+
+
+def test_kept_and_reread_data_give_the_same_run(data, split, model, monkeypatch):
+    runs = []
+    for room in (2**30, 0):
+        monkeypatch.setattr("unweave.data._room", lambda device, room=room: room)
+        counted = Counted(data)
+        result = unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", seed=5)
+        runs.append((list(result.model.parameters()), len(counted.reads)))
+    assert all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[1][0], strict=True))
+    assert runs[1][1] > 3 * runs[0][1]
+
+
+def test_random_transforms_are_noticed_and_not_frozen(data, split, model):
+    noisy = Counted(data, noise=1.0)
+    samples = Samples(noisy)
+    assert samples.varies(torch.arange(60))
+    samples.keep(torch.arange(60), CPU)
+    first, second = samples.batch(torch.arange(4), CPU), samples.batch(torch.arange(4), CPU)
+    assert not torch.equal(first.data[0], second.data[0])
+    result = unlearn(model, Split(noisy, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=2)
+    # Reference and current losses see the same noisy inputs, so the distance still starts at zero.
+    assert result.history.column("squared_wasserstein")[0] == 0
+
+
+def test_probing_leaves_the_global_generator_alone(data):
+    before = torch.random.get_rng_state()
+    Samples(Counted(data, noise=1.0)).varies(torch.arange(60))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_method_reads_only_what_it_needs(data, split, model):
+    guarded = Counted(data, forbidden=split.forget.tolist())
+    unlearn(model, Split(guarded, split.forget, split.adjacent, split.remote), method="ft", device="cpu", epochs=1)
+    guarded = Counted(data, forbidden=[*split.adjacent.tolist(), *split.remote.tolist()])
+    unlearn(model, Split(guarded, split.forget, split.adjacent, split.remote), method="ga", device="cpu", epochs=1)
+
+
+def test_labels_are_read_without_decoding_hugging_face_inputs():
+    datasets = pytest.importorskip("datasets", reason="the datasets extra is not installed")
+    made = datasets.Dataset.from_dict({"x": [[1.0], [2.0]], "label": [1, 0]}).with_format("torch")
+    assert Samples(made).labels().tolist() == [1, 0]
+    batch = Samples(made).batch(torch.tensor([1]), CPU)
+    assert batch.data["labels"].tolist() == [0]
+
+
+def test_text_of_different_lengths_needs_a_collator():
+    datasets = pytest.importorskip("datasets", reason="the datasets extra is not installed")
+    made = datasets.Dataset.from_dict({"input_ids": [[1], [2, 3]], "labels": [0, 1]})
+    with pytest.raises(UsageError, match="collate="):
+        Samples(made).batch(torch.arange(2), CPU)
+
+    def pad(samples):
+        longest = max(len(sample["input_ids"]) for sample in samples)
+        return {
+            "input_ids": torch.tensor([s["input_ids"] + [0] * (longest - len(s["input_ids"])) for s in samples]),
+            "labels": torch.tensor([sample["labels"] for sample in samples]),
+        }
+
+    padded = Samples(made, collate=pad)
+    padded.keep(torch.arange(2), CPU)
+    assert padded.batch(torch.tensor([1, 0]), CPU).data["input_ids"].tolist() == [[2, 3], [1, 0]]
+
+
+def test_batches_of_different_shapes_are_not_kept(monkeypatch):
+    lengths = [1, 5]
+
+    class Ragged(Dataset):
+        def __len__(self):
+            return 2000
+
+        def __getitem__(self, index):
+            return torch.ones(lengths[index >= 1024]), 0
+
+    samples = Samples(Ragged())
+    samples.keep(torch.arange(2000), CPU)
+    assert samples.batch(torch.tensor([0]), CPU).data[0].shape == (1, 1)
+    assert samples.batch(torch.tensor([1999]), CPU).data[0].shape == (1, 5)
+
+
+def test_bad_samples_are_named(data, split, model):
+    broken = data[0].clone()
+    broken[33, 2] = torch.nan
+    with pytest.raises(UsageError, match="first: sample 33"):
+        unlearn(model, Split((broken, data[1]), split.forget, split.adjacent, split.remote), device="cpu")
+    labels = data[1].clone()
+    labels[40] = 7
+    with pytest.raises(UsageError, match="Sample 40 has the label 7, but the model has 3 classes"):
+        unlearn(model, Split((data[0], labels), split.forget, split.adjacent, split.remote), device="cpu")
+    with pytest.raises(UsageError, match="'labels'"):
+        Samples({"x": data[0]})
+    with pytest.raises(UsageError, match="pair"):
+        labels_of(torch.zeros(2))
+    with pytest.raises(UsageError, match="one integer per sample"):
+        Samples((data[0], data[1].float())).labels()
+
+
+def test_iterable_data_is_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter([])
+
+    with pytest.raises(UsageError, match="map-style"):
+        Samples(Stream())
+
+
+def test_images_must_be_tensors():
+    with pytest.raises(UsageError, match="Column 'image' holds object"):
+        Samples([{"image": object(), "label": 1}]).batch(torch.tensor([0]), CPU)
+
+
+def test_dict_batches_reach_the_model_by_name(data, split):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, features):
+            return type("Output", (), {"logits": self.layer(features)})()
+
+    pair, named = nn.Linear(5, 3), Named()
+    named.layer.load_state_dict(pair.state_dict())
+    mapping = Split({"features": data[0], "labels": data[1]}, split.forget, split.adjacent, split.remote)
+    first = unlearn(pair, split, device="cpu", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2).model
+    second = unlearn(named, mapping, device="cpu", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2).model
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from tests.conftest import same, weights
+from unweave import RunError, Split, UsageError, load_weights, unlearn
+
+
+def test_the_folder_of_a_run(model, split, data, tmp_path):
+    out = tmp_path / "runs" / "first"
+    test = Split(data, forget=[0], adjacent=[9], remote=[30])
+    result = unlearn(model, split, out=out, test=test, seed=4, device="cpu", alpha=0.75, about={"note": "ü"})
+    assert sorted(path.name for path in out.iterdir()) == [
+        "checkpoints",
+        "config.json",
+        "history.jsonl",
+        "model.safetensors",
+        "scores.json",
+    ]
+    config = json.loads((out / "config.json").read_text())
+    assert config["method"] == "two-stage"
+    assert config["profile"] == "released"
+    assert config["settings"]["alpha"] == 0.75
+    assert (config["seed"], config["split"], config["note"]) == (4, split.hash, "ü")
+    rows = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert rows == result.history.rows
+    scores = json.loads((out / "scores.json").read_text())
+    assert scores["train"] == result.scores["train"]
+    assert scores["test"]["forget"]["samples"] == 1
+    assert scores["cost"]["sample_gradients"] == result.cost.sample_gradients
+    fresh = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    assert same(weights(load_weights(fresh, out)), weights(result.model))
+    assert [path.name for path in out.parent.iterdir()] == ["first"]
+
+
+def test_the_state_between_the_stages_is_kept(model, split, tmp_path):
+    import safetensors.torch
+
+    unlearn(model, split, out=tmp_path / "run", device="cpu", stage1_learning_rate=1e-2)
+    between = unlearn(model, split, device="cpu", stage1_learning_rate=1e-2, stage2_epochs=0).model
+    kept = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "01-00000000.safetensors")
+    assert torch.equal(kept["model.0.weight"], between[0].weight)
+
+
+def test_a_folder_that_holds_something_is_refused(model, split, tmp_path):
+    (tmp_path / "run").mkdir()
+    unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")  # empty: fine
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(UsageError, match="already exists"):
+        unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+
+
+def test_a_failed_run_leaves_no_results(model, split, tmp_path):
+    with pytest.raises(RunError):
+        unlearn(model, split, method="ga", learning_rate=1e20, epochs=50, out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_usage_leaves_nothing_at_all(model, split, tmp_path):
+    for wrong in (
+        {"method": "nope"},
+        {"alpha": 7},
+        {"profile": "nope"},
+        {"precision": "float3"},
+        {"device": "tpu9"},
+    ):
+        with pytest.raises(UsageError):
+            unlearn(model, split, out=tmp_path / "run", **wrong)
+    frozen = nn.Linear(5, 3).requires_grad_(False)
+    with pytest.raises(UsageError, match="no trainable parameters"):
+        unlearn(frozen, split, out=tmp_path / "run", device="cpu")
+    outside = Split((torch.zeros(9, 5), torch.full((9,), 8)), forget=[0], adjacent=[1], remote=[2])
+    with pytest.raises(UsageError, match="label 8"):
+        unlearn(model, outside, out=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeypatch):
+    from unweave.methods.two_stage import Stage2
+
+    taken = Stage2.step
+
+    def killed(self, number):
+        if number == 3:
+            raise KeyboardInterrupt
+        return taken(self, number)
+
+    settings = {"stage1_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "device": "cpu"}
+    whole = unlearn(model, split, **settings)
+    monkeypatch.setattr(Stage2, "step", killed)
+    with pytest.raises(KeyboardInterrupt):
+        unlearn(model, split, out=tmp_path / "run", **settings)
+    monkeypatch.setattr(Stage2, "step", taken)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
+    with pytest.raises(UsageError, match="unfinished run"):
+        unlearn(model, split, out=tmp_path / "run", **settings)
+    with pytest.raises(UsageError, match="begun with another settings"):
+        unlearn(model, split, out=tmp_path / "run", resume=True, **settings, alpha=0.9)
+    with pytest.raises(UsageError, match="begun with another seed"):
+        unlearn(model, split, out=tmp_path / "run", resume=True, **settings, seed=9)
+    resumed = unlearn(model, split, out=tmp_path / "run", resume=True, **settings)
+    assert same(weights(resumed.model), weights(whole.model))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(UsageError, match="no unfinished run"):
+        unlearn(model, split, out=tmp_path / "other", resume=True, **settings)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(model, split, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunError, match="cannot be written"):
+        unlearn(model, split, out=tmp_path / "run", device="cpu")
+
+
+def test_a_file_in_the_way(model, split, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        unlearn(model, split, out=tmp_path / "file" / "run", device="cpu")
+
+
+def test_pickled_weights_are_refused(model, tmp_path):
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="Pickled weights can run code"):
+        load_weights(model, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_weights(model, tmp_path / "missing.safetensors")
+
+
+def test_a_split_without_what_the_method_needs(model, data):
+    bare = Split(data, forget=[0], adjacent=[], remote=[1], allow_empty=True)
+    with pytest.raises(UsageError, match="two-stage needs adjacent data"):
+        unlearn(model, bare, device="cpu")
+    unlearn(model, bare, method="ga", device="cpu")
+
+
+def test_tied_weights_are_saved(split, tmp_path):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.head = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+            self.second.weight = self.first.weight
+
+        def forward(self, inputs):
+            return self.head(self.second(self.first(inputs)))
+
+    result = unlearn(Tied(), split, method="ga", learning_rate=0.1, out=tmp_path / "run", device="cpu")
+    loaded = load_weights(Tied(), tmp_path / "run")
+    assert torch.equal(loaded.first.weight, result.model.first.weight)
+    assert loaded.first.weight is loaded.second.weight
