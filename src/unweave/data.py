@@ -34,6 +34,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def labels(self) -> Tensor:
+        """The labels of the samples."""
+        return labels_of(self.data)
+
+    def with_labels(self, labels: Tensor) -> Batch:
+        """Return the same samples under other labels."""
+        data = {**self.data, "labels": labels} if isinstance(self.data, Mapping) else (self.data[0], labels)
+        return Batch(rows=self.rows, data=data)
+
 
 def labels_of(data: Data) -> Tensor:
     """Return the labels of a batch.

@@ -83,9 +83,9 @@ def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
     return (
         f"The two-stage method still recognises {mean(ours, 'forget')} of the training nines it was asked to forget, "
         f"and keeps {mean(ours, 'adjacent')} of their look-alikes (1, 4, 7) and {mean(ours, 'remote')} of the other "
-        f"digits. Without the Wasserstein term {mean(pgd, 'forget')} of the nines come back, fine-tuning forgets "
-        f"nothing ({mean(METHODS['ft'], 'forget')}), and gradient ascent takes the look-alikes down with the nines "
-        f"({mean(ascent, 'adjacent')} left)."
+        f"digits. Without the Wasserstein term {mean(pgd, 'forget')} of the nines come back, after fine-tuning "
+        f"{mean(METHODS['ft'], 'forget')} are still known, and gradient ascent takes the look-alikes down with the "
+        f"nines ({mean(ascent, 'adjacent')} left)."
     )
 
 

@@ -54,6 +54,17 @@ def cross_entropy(model: nn.Module, data: Data) -> Tensor:
     return functional.cross_entropy(logits(model, data), labels_of(data), reduction="none")
 
 
+def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """Return KL(softmax(target/T) ‖ softmax(scores/T)) of every sample. A target of −∞ means probability 0.
+
+    >>> divergence(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0.0, 0.0]]))  # log 2
+    tensor([0.6931])
+    """
+    probabilities = functional.softmax(target / temperature, dim=1)
+    log_probabilities = functional.log_softmax(scores / temperature, dim=1)
+    return (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=1)
+
+
 def clipped(losses: Tensor, *, at: float) -> Tensor:
     """Cap every loss, ClippedCE = min{C, CE}: a sample above the cap no longer pushes.
 

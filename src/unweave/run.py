@@ -6,7 +6,7 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -51,6 +51,7 @@ def unlearn(
     resume: bool = False,
     test: Split | None = None,
     loss: Loss = cross_entropy,
+    initial: Callable[[], nn.Module] | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "float32",
     progress: bool | None = None,
@@ -62,7 +63,8 @@ def unlearn(
     ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With
     ``out``, the run writes a folder: configuration, history, weights, and scores on ``split`` and ``test``;
     it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``. ``loss`` maps
-    (model, batch) to one loss per sample. ``about`` is added to the configuration on record.
+    (model, batch) to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``.
+    ``about`` is added to the configuration on record.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -83,12 +85,21 @@ def unlearn(
         "split": split.hash,
         **(about or {}),
     }
-    bench = Workbench(copy.deepcopy(model).to(where), split, device=where, loss=loss, seed=seed, precision=precision)
+    phases = list(chosen.phases(configured))
+    bench = Workbench(
+        copy.deepcopy(model).to(where),
+        split,
+        device=where,
+        loss=loss,
+        seed=seed,
+        precision=precision,
+        initial=initial,
+    )
     folder = OutputFolder(Path(out), config, resume=resume) if out is not None else None
     try:
         history = run_phases(
             bench,
-            list(chosen.phases(configured)),
+            phases,
             checkpoints=folder.checkpoints if folder else None,
             resume=resume,
             progress=ProgressLine(show=progress, title=chosen.name),
@@ -100,9 +111,10 @@ def unlearn(
         result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
             folder.finish(result)
-    except BaseException:
-        if folder:
-            folder.abandon()
+    except BaseException as error:
+        kept = folder.abandon() if folder else None
+        if kept and isinstance(error, RunError):
+            raise RunError(f"{error} The last good weights are in {kept}.") from error
         raise
     return result
 
@@ -166,10 +178,12 @@ class OutputFolder:
     def _write(self, name: str, content: str) -> None:
         write_whole(self.work / name, content.encode())
 
-    def abandon(self) -> None:
-        """Leave nothing behind that could not be resumed."""
-        if self.checkpoints.newest() is None:
+    def abandon(self) -> Path | None:
+        """Leave nothing behind that could not be resumed; return the newest checkpoint, if there is one."""
+        newest = self.checkpoints.newest_file()
+        if newest is None:
             remove_folder(self.work)
+        return newest
 
     def finish(self, result: Result) -> None:
         """Write the results, then let the folder appear under its name."""

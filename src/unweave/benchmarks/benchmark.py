@@ -15,7 +15,7 @@ from unweave.engine import Workbench, run_phases
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method
 from unweave.methods.descent import Descent, DescentSettings
-from unweave.split import Split
+from unweave.split import SUBSETS, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,26 +52,31 @@ class Benchmark:
 
     def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
+        if method.name == "retrain":
+            return self.recipe.to_dict()
         return self.settings.get(method.name, {}).get(profile or next(iter(method.profiles)), {})
+
+    def initial(self, seed: int) -> nn.Module:
+        """Return the model before training; the caller's random numbers are left alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.model()
 
     def train(
         self,
         task: Task,
         *,
         seed: int,
-        subsets: tuple[str, ...] = ("forget", "adjacent", "remote"),
         device: str | torch.device | None = None,
         progress: bool | None = None,
     ) -> nn.Module:
-        """Train the benchmark's model by its recipe, on all of the training data or on some of it."""
+        """Train the benchmark's model by its recipe on all of the training data: the original."""
         where = pick_device(device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = self.model()
+        model = self.initial(seed)
         bench = Workbench(model.to(where), task.train, device=where, seed=seed)
         run_phases(
             bench,
-            [Train(self.recipe, subsets=subsets)],
+            [Train(self.recipe, subsets=SUBSETS)],
             progress=ProgressLine(show=progress, title=self.name),
         )
         return model.to("cpu")

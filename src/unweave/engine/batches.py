@@ -59,10 +59,15 @@ class Batches:
         for place in range(count):
             yield self[step * count + place]
 
+    def unshuffled(self, number: int) -> Batch:
+        """Return batch ``number`` of a pass in the order of the rows."""
+        rows = self.rows[number * self.size : (number + 1) * self.size]
+        return self.samples.batch(rows, self.device)
+
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
-        for rows in self.rows.split(self.size):
-            yield self.samples.batch(rows, self.device)
+        for number in range(len(self)):
+            yield self.unshuffled(number)
 
     def _shuffle(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))

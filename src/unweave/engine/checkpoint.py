@@ -71,16 +71,21 @@ class Checkpoints:
                 path.unlink()
                 path.with_suffix(".safetensors").unlink(missing_ok=True)
 
+    def newest_file(self) -> Path | None:
+        """Return the weights file of the newest checkpoint, or None if there is none."""
+        found = sorted(self.folder.glob("*.json"))
+        return found[-1].with_suffix(".safetensors") if found else None
+
     def newest(self) -> Checkpoint | None:
         """Read the newest checkpoint, or None if there is none."""
-        found = sorted(self.folder.glob("*.json"))
-        if not found:
+        file = self.newest_file()
+        if file is None:
             return None
         try:
-            progress = json.loads(found[-1].read_text())
-            tensors = safetensors.torch.load_file(found[-1].with_suffix(".safetensors"))
+            progress = json.loads(file.with_suffix(".json").read_text())
+            tensors = safetensors.torch.load_file(file)
             return Checkpoint(phase=progress.pop("phase"), step=progress.pop("step"), tensors=tensors, extra=progress)
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             raise UsageError(
-                f"The checkpoint {found[-1]} cannot be read ({error}). Remove it and resume from the one before."
+                f"The checkpoint {file} cannot be read ({error}). Remove it and resume from the one before."
             ) from error

@@ -107,6 +107,7 @@ def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
     for number, phase in enumerate(phases[: index + 1]):
         tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
+    _require_finite(bench)
     bench.tick()
     extra = {
         "history": history.rows,
@@ -135,6 +136,6 @@ def _require_finite(bench: Workbench) -> None:
     broken = [name for name, tensor in bench.model.named_parameters() if not tensor.isfinite().all()]
     if broken:
         raise RunError(
-            f"The weights of {broken[0]} are not finite after the run, so it is thrown away. "
+            f"The weights of {broken[0]} are no longer finite. Nothing was changed. "
             "Take a smaller learning rate, and check the model's weights before the run."
         )

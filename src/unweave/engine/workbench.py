@@ -6,6 +6,7 @@ are in one place.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Batch, labels_of, reading
+from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
 from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
@@ -34,6 +36,7 @@ class Cost:
     sample_forwards: int = 0
     sample_gradients: int = 0
     peak_memory_bytes: int | None = None  # of the device; None where the device does not tell
+    process_memory_bytes: int | None = None  # the process's peak, what it held before included; None where unknown
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -52,8 +55,9 @@ class Workbench:
         loss: Loss = cross_entropy,
         seed: int = 0,
         precision: Precision = "float32",
+        initial: Callable[[], nn.Module] | None = None,
     ) -> None:
-        self.model, self.split, self.loss = model, split, loss
+        self.model, self.split, self.loss, self.initial = model, split, loss, initial
         self.device, self.seed, self.precision = device, seed, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
@@ -66,14 +70,20 @@ class Workbench:
 
     # Data
 
-    def batches(self, *subsets: str, size: int) -> Batches:
-        """Return shuffled batches over one or several subsets together."""
+    def batches(self, *subsets: str, size: int, by_label: bool = False) -> Batches:
+        """Return shuffled batches over one or several subsets together.
+
+        Read in order instead, they go through the data set by position or, ``by_label``, by training label.
+        """
         for subset in subsets:
             if len(self.split[subset]) == 0:
                 raise UsageError(f"This method needs {subset} data, but the split has none.")
         rows = self.split.rows(*subsets)
         self.split.samples.keep(rows, self.device)
         self._check_labels(rows)
+        if by_label:
+            labels = self.split.samples.batch(rows.to(self.device), self.device).labels.cpu()
+            rows = rows[labels.argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
         return Batches(self.split.samples, rows.to(self.device), size=size, seed=seed, device=self.device)
 
@@ -85,11 +95,21 @@ class Workbench:
 
     def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the loss of every sample, with gradient where gradients are on."""
+        with self._counted(batch):
+            return self.loss(model or self.model, batch.data)
+
+    def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
+        """Return the logits of every sample, for methods that look beyond the loss."""
+        with self._counted(batch):
+            return logits(model or self.model, batch.data)
+
+    @contextmanager
+    def _counted(self, batch: Batch) -> Iterator[None]:
         self.cost.sample_forwards += len(batch)
         if torch.is_grad_enabled():
             self.cost.sample_gradients += len(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            return self.loss(model or self.model, batch.data)
+            yield
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -130,6 +150,14 @@ class Workbench:
 
     # The model
 
+    def classes(self, batches: Batches) -> int:
+        """Return how many classes the model tells apart, seen on a sample of these batches."""
+        return self._count_classes(batches.rows)
+
+    def frozen_copy(self) -> nn.Module:
+        """Return a copy of the model as it is now, in evaluation mode, that takes no gradients: a teacher."""
+        return copy.deepcopy(self.model).requires_grad_(False).eval()
+
     def mode(self, mode: Mode) -> None:
         """Put normalisation and dropout in evaluation mode (frozen statistics, no dropout) or training mode."""
         self.model.train(mode == "train")
@@ -140,6 +168,7 @@ class Workbench:
         cuda = self.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
+        process_memory.reset()
         self._ticked = time.perf_counter()
         try:
             yield
@@ -156,24 +185,28 @@ class Workbench:
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self.device)
             self.cost.peak_memory_bytes = max(peak, self.cost.peak_memory_bytes or 0)
+        if (held := process_memory.peak()) is not None:
+            self.cost.process_memory_bytes = max(held, self.cost.process_memory_bytes or 0)
 
     def _check_labels(self, rows: Tensor) -> None:
         """Refuse labels that the model has no logit for, before the device stumbles over them."""
         if self.loss is not cross_entropy:
             return
-        if self._classes is None:
-            self._classes = self._read(lambda batch: logits(self.model, batch.data).shape[1], rows[:2])
+        classes = self._count_classes(rows)
         samples = self.split.samples
         for some in rows.split(65536):
             labels = labels_of(samples.batch(some.to(self.device), self.device).data)
-            bad = ((labels < 0) | (labels >= self._classes)).nonzero()
+            bad = ((labels < 0) | (labels >= classes)).nonzero()
             if len(bad):
                 place = int(bad[0])
                 raise UsageError(
                     f"Sample {int(some[place])} has the label {int(labels[place])}, but the model has "
-                    f"{self._classes} classes (0 to {self._classes - 1})."
+                    f"{classes} classes (0 to {classes - 1})."
                 )
 
-    def _read(self, function: Callable[[Batch], Any], rows: Tensor) -> Any:
-        with reading(self.model, self.device):
-            return function(self.split.samples.batch(rows.to(self.device), self.device))
+    def _count_classes(self, rows: Tensor) -> int:
+        if self._classes is None:
+            with reading(self.model, self.device):
+                batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
+                self._classes = logits(self.model, batch.data).shape[1]
+        return self._classes

@@ -9,20 +9,36 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from unweave.errors import UsageError, unknown
+from unweave.methods.delete import DELETE
 from unweave.methods.fine_tune import FT
+from unweave.methods.gdr import GDR
 from unweave.methods.gradient_ascent import GA
+from unweave.methods.l1_sparse import L1_SPARSE
 from unweave.methods.method import Method
+from unweave.methods.munba import MUNBA
 from unweave.methods.original import ORIGINAL
+from unweave.methods.retrain import RETRAIN
+from unweave.methods.salun import SALUN
+from unweave.methods.scrub import SCRUB
+from unweave.methods.ssd import SSD
 from unweave.methods.two_stage import PGD, TWO_STAGE
 
 __all__ = ["METHODS", "Method", "all_methods", "find_method"]
 
 METHODS: dict[str, Method] = {
     "original": ORIGINAL,
+    "retrain": RETRAIN,
     "ft": FT,
     "ga": GA,
-    "two-stage": TWO_STAGE,
+    "l1-sparse": L1_SPARSE,
+    "scrub": SCRUB,
+    "ssd": SSD,
+    "salun": SALUN,
+    "delete": DELETE,
+    "gdr": GDR,
+    "munba": MUNBA,
     "pgd": PGD,
+    "two-stage": TWO_STAGE,
 }
 
 

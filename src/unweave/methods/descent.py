@@ -1,4 +1,4 @@
-"""Plain minibatch descent on some of the data: training, retraining, fine-tuning, gradient ascent."""
+"""Plain minibatch descent on some of the data, which training, retraining, fine-tuning and ascent share."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class DescentSettings(Settings):
     epochs: int = setting(10, at_least=0, help="Passes over the data.")
     batch_size: int = setting(128, at_least=1, help="Samples per step.")
     normalisation: Literal["train", "eval"] = setting(
-        "train",
-        help="Mode of normalisation layers and dropout: eval freezes statistics and turns dropout off.",
+        "train", help="Mode of normalisation layers and dropout: eval freezes statistics and turns dropout off."
     )
 
 
@@ -47,11 +46,30 @@ def make_optimizer(
     return kind(parameters, lr=learning_rate, weight_decay=weight_decay)
 
 
+def optimizer_for(settings: DescentSettings, bench: Workbench) -> torch.optim.Optimizer:
+    """Return the optimiser that the settings describe, over the trainable parameters."""
+    return make_optimizer(
+        settings.optimizer,
+        bench.parameters,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, settings: DescentSettings, *, done: float) -> None:
+    """Set the step size for the share of the run that is done. It depends on nothing else, so resume is exact."""
+    scale = 0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * scale
+
+
 class Descent(Phase):
     """Minimise ±(mean loss) over batches of the named subsets."""
 
     name = "descent"
     keeps = ("optimizer",)
+    settings: DescentSettings
 
     def __init__(self, settings: DescentSettings, *, subsets: tuple[str, ...], ascend: bool = False) -> None:
         self.settings, self.subsets, self.sign = settings, subsets, -1.0 if ascend else 1.0
@@ -59,28 +77,15 @@ class Descent(Phase):
     def prepare(self, bench: Workbench) -> None:
         """Make the batches and the optimiser."""
         super().prepare(bench)
-        s = self.settings
-        self.batches = bench.batches(*self.subsets, size=s.batch_size)
-        self.steps = s.epochs * len(self.batches)
-        self.optimizer = make_optimizer(
-            s.optimizer,
-            bench.parameters,
-            learning_rate=s.learning_rate,
-            momentum=s.momentum,
-            weight_decay=s.weight_decay,
-        )
-        bench.mode(s.normalisation)
+        self.batches = bench.batches(*self.subsets, size=self.settings.batch_size)
+        self.steps = self.settings.epochs * len(self.batches)
+        self.optimizer = optimizer_for(self.settings, bench)
+        bench.mode(self.settings.normalisation)
 
     def step(self, number: int) -> Logged:
         """Take one optimiser step on one batch."""
         bench = self.bench
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * self._scale(number)
+        set_learning_rate(self.optimizer, self.settings, done=number / self.steps)
         loss = bench.losses(self.batches[number]).mean()
         bench.descend(self.optimizer, bench.gradient([self.sign * loss]))
         return {"loss": loss.detach()}
-
-    def _scale(self, number: int) -> float:
-        if self.settings.schedule == "constant":
-            return 1.0
-        return 0.5 * (1 + math.cos(math.pi * number / self.steps))

@@ -1,0 +1,86 @@
+"""DELETE: on the forget data, learn what the original model says once the true class is struck out (Zhou et al.,
+"Decoupled Distillation to Erase", CVPR 2025).
+
+Objective: min over θ of the mean over forget samples of KL(q ‖ softmax(z_θ)), where q is the softmax of the original
+model's logits with the entry of the label set to −∞. The gradient with respect to z is p − q, so it is bounded. No
+retained data is used. With two classes this is label flipping; with superclass labels it strikes out the adjacent
+data's label too, so that it collapses by construction.
+
+Default ``official``: SGD 5e-5 with momentum 0.9, 20 epochs, batch 128, student in training mode (the repository
+freezes normalisation for one single-class setting: ``normalisation=eval``). The entanglement paper prints no values
+and its release has no code for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unweave.engine import Logged, Phase, Workbench
+from unweave.losses import divergence
+from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
+from unweave.methods.method import Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteSettings(DescentSettings):
+    """Settings of DELETE."""
+
+
+def strike_out(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the logits with the label's entry at −∞, so that its probability is 0.
+
+    >>> torch.softmax(strike_out(torch.zeros(1, 3), torch.tensor([1])), dim=1)
+    tensor([[0.5000, 0.0000, 0.5000]])
+    """
+    return logits.scatter(1, labels[:, None], -torch.inf)
+
+
+class Distil(Phase):
+    """Learn the teacher's opinion without the true class, on the forget data."""
+
+    name = "distil"
+    keeps = ("optimizer", "teacher")
+
+    def __init__(self, settings: DeleteSettings) -> None:
+        self.settings = settings
+
+    def prepare(self, bench: Workbench) -> None:
+        """Make the batches, the optimiser and the teacher."""
+        super().prepare(bench)
+        self.forget = bench.batches("forget", size=self.settings.batch_size)
+        self.steps = self.settings.epochs * len(self.forget)
+        self.optimizer = optimizer_for(self.settings, bench)
+        self.teacher = bench.frozen_copy()
+        bench.mode(self.settings.normalisation)
+
+    def step(self, number: int) -> Logged:
+        """Take one optimiser step on one forget batch."""
+        bench, batch = self.bench, self.forget[number]
+        set_learning_rate(self.optimizer, self.settings, done=number / self.steps)
+        with torch.no_grad():
+            target = strike_out(bench.logits(batch, model=self.teacher), batch.labels)
+        loss = divergence(target, bench.logits(batch)).mean()
+        bench.descend(self.optimizer, bench.gradient([loss]))
+        return {"divergence": loss.detach()}
+
+
+DELETE = Method(
+    name="delete",
+    summary="Distil the original model's opinion with the true class struck out, on the forget data only.",
+    settings=DeleteSettings,
+    phases=lambda settings: [Distil(settings)],
+    needs=("forget",),
+    profiles={
+        "official": {  # shaaaaron/DELETE, CIFAR-100 with ResNet-18
+            "optimizer": "sgd",
+            "learning_rate": 5e-5,
+            "momentum": 0.9,
+            "epochs": 20,
+            "batch_size": 128,
+            "normalisation": "train",
+        },
+    },
+)
