@@ -132,3 +132,22 @@ def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path):
     done = command("demo", "--out", "mine", cwd=tmp_path)
     assert done.returncode == 2
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+
+
+def test_a_saved_model_is_evaluated_and_audited(tmp_path):
+    command("run", "digits", *QUICK, "--out", "one", cwd=tmp_path)
+    found = command("evaluate", "one", "--retrain", "1", "--device", "cpu", "--json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    scores = json.loads(found.stdout)
+    stored = json.loads((tmp_path / "one" / "scores.json").read_text())
+    assert scores["train"]["forget"]["accuracy"] == stored["train"]["forget"]["accuracy"]
+    assert 0 < scores["model"]["tow"] <= 1
+    words = ["one/model.safetensors", "--benchmark", "digits", "--method", "ga", "--shadows", "4", "--retrain", "1"]
+    audited = command("audit", *words, "--out", "shadows", "--device", "cpu", cwd=tmp_path)
+    assert audited.returncode == 0, audited.stderr
+    for word in ("mia_ulira_auc", "relearn_steps", "probe_accuracy", "erase:", "as if never trained:"):
+        assert word in audited.stdout
+    assert len(list((tmp_path / "shadows").glob("*.safetensors"))) == 4
+    missing = command("evaluate", "nowhere.safetensors", "--benchmark", "digits", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "Traceback" not in missing.stderr

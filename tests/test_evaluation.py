@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -32,12 +34,17 @@ def test_accuracy_counts_samples_not_batches():
 
 def test_batch_size_does_not_matter(digits):
     _, task, model = digits
-    found = [evaluate(model, task.train, task.test, batch_size=size, device="cpu").to_dict() for size in (7, 512)]
-    for part in ("train", "test"):
-        for subset in ("forget", "adjacent", "remote"):
-            first, second = (scores[part][subset] for scores in found)
-            assert first["accuracy"] == second["accuracy"]
-            assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
+    small, large = (
+        evaluate(model, task.train, task.test, reference=model, batch_size=size, device="cpu") for size in (7, 512)
+    )
+    for first, second in zip(small.metrics, large.metrics, strict=True):
+        assert first.place == second.place
+        assert first.note == second.note
+        if first.metric == "accuracy" or first.value is None:
+            assert first == second
+        else:
+            assert first.value == pytest.approx(second.value, rel=1e-3, abs=1e-3), first.place
+    assert small.goals[0].value == pytest.approx(large.goals[0].value)
 
 
 def test_quantiles_and_json(digits):
@@ -59,6 +66,7 @@ def test_a_missing_subset_is_absent_not_zero(data, model):
     train = Split(data, forget=[0], adjacent=[1], remote=[2])
     scores = evaluate(model, train, test, device="cpu")
     assert scores["test"]["forget"] == {"samples": 0, "accuracy": None, "loss": None, "loss_quantiles": None}
+    assert scores.metric("accuracy", "test", "forget").note == "The test data has no forget samples."
     assert "–" in str(scores)
 
 
@@ -76,3 +84,62 @@ def test_a_broken_model_is_named(split, model):
     model[0].weight.data.fill_(torch.nan)
     with pytest.raises(RunError, match="not finite for 8 samples"):
         evaluate(model, split, device="cpu")
+
+
+def test_every_number_has_a_direction_and_every_absence_a_reason(split, model):
+    scores = evaluate(model, split, split, device="cpu")
+    assert all(metric.better in ("lower", "higher", "reference") for metric in scores.metrics)
+    assert all(metric.note for metric in scores.metrics if metric.value is None)
+    for metric in scores.metrics:
+        if metric.low is not None and "balanced" not in metric.metric:
+            assert metric.low <= metric.value <= metric.high, metric
+    with pytest.raises(UsageError, match="Did you mean 'tow'"):
+        scores.metric("tov")
+    with pytest.raises(UsageError, match=r"no question 'prob'.* 'probe'"):
+        evaluate(model, split, questions=["prob"], device="cpu")
+
+
+def test_the_losses_of_every_sample_are_kept_and_their_distribution_is_in_the_file(digits):
+    _, task, model = digits
+    scores = evaluate(model, task.train, device="cpu")
+    losses = scores.observed("train", "forget").losses
+    assert len(losses) == 135
+    histogram = scores["train"]["forget"]["loss_histogram"]
+    assert sum(histogram["counts"]) == 135
+    assert histogram["edges"][0] == pytest.approx(float(losses.min()))
+    whole = scores.metric("accuracy", "train")
+    assert whole.value == int(scores.observed("train").correct.sum()) / 1347
+
+
+def test_printing_fits_eighty_columns_and_shows_both_goals(digits):
+    _, task, model = digits
+    for scores in (
+        evaluate(model, task.train, device="cpu"),
+        evaluate(model, task.train, task.test, reference=[model, model], original=model, device="cpu"),
+    ):
+        lines = str(scores).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert any(line.startswith("erase: ") for line in lines)
+        assert any(line.startswith("as if never trained: ") for line in lines)
+        again = Scores.from_dict(json.loads(json.dumps(scores.to_dict())))
+        assert str(again) == str(scores)
+
+
+def test_random_numbers_of_the_caller_are_left_alone(split, model):
+    torch.manual_seed(5)
+    evaluate(
+        model, split, split, reference=model, questions=["membership", "reference", "probe", "relearn"], device="cpu"
+    )
+    after = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(after, torch.rand(3))
+
+
+def test_sklearn_and_scipy_load_only_when_needed():
+    found = subprocess.run(
+        [sys.executable, "-c", "import sys, unweave; print([m for m in ('sklearn', 'scipy') if m in sys.modules])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "[]"

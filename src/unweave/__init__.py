@@ -2,23 +2,26 @@
 
 >>> import unweave
 >>> sorted(unweave.__all__)[:3]
-['Result', 'RunError', 'Scores']
+['BeforeStage2', 'Metric', 'RelearnSettings']
 """
 
 from unweave import losses, projection
+from unweave._version import __version__
 from unweave.errors import RunError, UsageError
-from unweave.evaluation import Scores, evaluate
+from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, evaluate
 from unweave.run import Result, load_weights, unlearn
 from unweave.split import Split
 
-__version__ = "0.1.0"
-
 __all__ = [
+    "BeforeStage2",
+    "Metric",
+    "RelearnSettings",
     "Result",
     "RunError",
     "Scores",
     "Split",
     "UsageError",
+    "__version__",
     "evaluate",
     "load_weights",
     "losses",

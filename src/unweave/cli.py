@@ -16,9 +16,11 @@ import unweave
 from unweave.benchmarks import BENCHMARKS, find_benchmark
 from unweave.demo import MARK, run_demo
 from unweave.errors import RunError, UsageError
+from unweave.evaluation import QUESTIONS, Scores
 from unweave.methods import all_methods, find_method
-from unweave.report import accuracy_table
+from unweave.report import accuracy_table, write_report
 from unweave.run import check_request, refuse_existing, unlearn
+from unweave.study import plan, run_study
 
 app = typer.Typer(
     name="unweave",
@@ -32,6 +34,19 @@ out_console, err_console = Console(), Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
+
+
+SavedModel = Annotated[Path | None, typer.Argument(help="A safetensors file, or the folder of a run.")]
+OfBenchmark = Annotated[str | None, typer.Option("--benchmark", help="Whose data and model; a run folder knows.")]
+SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
+Source = Annotated[
+    str | None,
+    typer.Option("--from", metavar="MODULE:FUNCTION", help="Yours: returns (model, train, test)."),
+]
+DataFolder = Annotated[Path | None, typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets.")]
+References = Annotated[list[Path] | None, typer.Option("--reference", help="A retrained model; repeatable.")]
+Retrain = Annotated[int, typer.Option(min=0, help="Retrain that many references by the benchmark's recipe.")]
+Original = Annotated[Path | None, typer.Option(help="The model before unlearning.")]
 
 
 def main() -> None:
@@ -74,7 +89,7 @@ def demo(
     """Forget a digit in a minute: train on embedded data, unlearn in four ways, compare."""
     if out.exists() and not (out / MARK).exists():
         refuse_existing(out)
-    done = run_demo(out, seeds=seeds, device=device, say=lambda text: err_console.print(text, style="dim"))
+    done = run_demo(out, seeds=seeds, device=device, say=_say)
     if as_json:
         typer.echo(json.dumps(done.scores))
         return
@@ -153,7 +168,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; repeatable."),
     ] = None,
-    data: Annotated[Path | None, typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets.")] = None,
+    data: DataFolder = None,
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
@@ -191,13 +206,152 @@ def run(
     )
 
 
+@app.command()
+def study(
+    benchmark: Annotated[str, typer.Argument(help="A name from `unweave benchmarks`.")],
+    out: Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")],
+    methods: Annotated[str, typer.Option(help="Names from `unweave methods`, joined by commas, or all.")] = "all",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
+    profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")
+    ] = None,
+    data: DataFolder = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run methods × seeds on a benchmark into one folder, with one table. Can be stopped and started again."""
+    source = find_benchmark(benchmark)
+    axes = {key: value.split(",") for key, value in _pairs(grid or []).items()}
+    cells = plan(_words(methods), seeds=seeds, profiles=_words(profiles), grid=axes)
+    store = run_study(source, cells, out, data=data, device=device, say=_say)
+    rows: dict[str, list[Any]] = {}
+    for cell in cells:
+        if store.is_done(cell):
+            rows.setdefault(f"{cell.method} {cell.variant}".strip(), []).append(store.scores_of(cell))
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "table": str(store.table), "failed": store.failures()}))
+    elif rows:
+        out_console.print(accuracy_table(rows))
+        out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
+    failed = store.failures()
+    for failure in failed:
+        name = f"{failure['method']} {failure['variant']}".strip()
+        err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
+    if failed:
+        raise RunError(f"{len(failed)} cells failed; the others are in {store.table}.")
+
+
+@app.command()
+def evaluate(
+    model: SavedModel = None,
+    benchmark: OfBenchmark = None,
+    split: SplitFile = None,
+    source: Source = None,
+    data: DataFolder = None,
+    reference: References = None,
+    retrain: Retrain = 0,
+    original: Original = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A question ({', '.join(QUESTIONS)}); repeatable. Default: the cheap."),
+    ] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a saved model: accuracies, attacks, distance to retrained models, both goals."""
+    from unweave.audit import examine, load_subject
+
+    subject = load_subject(model, benchmark=benchmark, split=split, data=data, source=source)
+    scores = examine(
+        subject,
+        references=reference or [],
+        retrain=retrain,
+        original=original,
+        questions=ask or QUESTIONS[:2],
+        device=device,
+        say=_say,
+    )
+    _print_scores(scores, as_json)
+
+
+@app.command()
+def audit(
+    model: SavedModel = None,
+    benchmark: OfBenchmark = None,
+    split: SplitFile = None,
+    source: Source = None,
+    data: DataFolder = None,
+    reference: References = None,
+    retrain: Retrain = 2,
+    original: Original = None,
+    method: Annotated[str | None, typer.Option(help="How it was unlearned, if its folder does not say.")] = None,
+    shadows: Annotated[int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number; 0: none.")] = 16,
+    out: Annotated[Path | None, typer.Option(help="Folder that keeps the shadow models, to go on later.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of shadow models and attacks.")] = 0,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack a saved model with everything there is, shadow models, relearning and probe included."""
+    from unweave.audit import audit as run_audit
+    from unweave.audit import load_subject
+
+    subject = load_subject(model, benchmark=benchmark, split=split, data=data, source=source, method=method)
+    scores = run_audit(
+        subject,
+        references=reference or [],
+        retrain=retrain if subject.benchmark else 0,
+        original=original,
+        shadows=shadows,
+        folder=out,
+        seed=seed,
+        device=device,
+        say=_say,
+    )
+    _print_scores(scores, as_json)
+
+
+def _print_scores(scores: Scores, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(scores.to_dict()))
+    else:
+        out_console.print(str(scores), highlight=False, markup=False)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `unweave study` wrote.")],
+    against_paper: Annotated[
+        bool, typer.Option("--against-paper", help="Put the paper's printed numbers beside ours.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables, figures and one self-contained page of a study into DIR/report."""
+    done = write_report(folder, against_paper=against_paper)
+    for failure in done.failures:
+        err_console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps({"page": str(done.page), "verdict": done.verdict, "failed": list(done.failures)}))
+        return
+    out_console.print(done.verdict, highlight=False, markup=False)
+    out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _say(text: str) -> None:
+    err_console.print(text, style="dim", markup=False, highlight=False)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _pairs(texts: list[str]) -> dict[str, str]:
     """Split KEY=VALUE texts."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"--set takes KEY=VALUE, not {text!r}.")
+            raise UsageError(f"Expected KEY=VALUE, not {text!r}.")
         pairs[key.strip().replace("-", "_")] = value.strip()
     return pairs
 

@@ -106,7 +106,7 @@ def unlearn(
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        scores = evaluate(bench.model, split, test, device=where) if folder else None
+        scores = evaluate(bench.model, split, test, original=model, device=where) if folder else None
         home = next(model.parameters()).device
         result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:

@@ -1,7 +1,31 @@
-"""Did it really forget? Scores for any model and split, with no unlearning needed."""
+"""Did it really forget? Scores for any model and split, with no unlearning needed.
 
-from unweave.evaluation.evaluate import evaluate
-from unweave.evaluation.predictions import Predictions, predict
+One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``reference``, ``relearn``, ``probe``,
+``certificate`` and, over all of them, ``goals``. `evaluate` asks them.
+"""
+
+from unweave.evaluation.certificate import ForgettingBound, forgetting_bound
+from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
+from unweave.evaluation.goals import Goal
+from unweave.evaluation.metric import Metric
+from unweave.evaluation.predictions import Observed, Predictions, observe, predict
+from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.scores import Scores
 
-__all__ = ["Predictions", "Scores", "evaluate", "predict"]
+__all__ = [
+    "QUESTIONS",
+    "BeforeStage2",
+    "ForgettingBound",
+    "Goal",
+    "Metric",
+    "Observed",
+    "Predictions",
+    "RelearnSettings",
+    "Relearning",
+    "Scores",
+    "evaluate",
+    "forgetting_bound",
+    "observe",
+    "predict",
+    "relearn",
+]

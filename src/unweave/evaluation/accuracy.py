@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
-from unweave.evaluation.predictions import Predictions
+from unweave.evaluation.metric import Better, Metric, mean, share
+from unweave.evaluation.predictions import Observed, Predictions, array
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+BINS = 20
 
 
 def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
-    """Return sample count, accuracy, mean loss and quantiles of the loss; values are None without samples.
+    """Return sample count, accuracy, mean loss, quantiles and histogram of the loss; None without samples.
 
     >>> some = Predictions(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
     >>> accuracy_and_losses(some)["accuracy"]
@@ -22,6 +25,7 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
         return {"samples": 0, "accuracy": None, "loss": None, "loss_quantiles": None}
     losses = predictions.losses.double()
     levels = torch.tensor(QUANTILES, dtype=torch.float64)
+    counts, edges = np.histogram(losses.numpy(), bins=BINS)
     return {
         "samples": len(predictions),
         "accuracy": int(predictions.correct.sum()) / len(predictions),
@@ -29,4 +33,24 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
         "loss_quantiles": {
             f"{level:g}": float(value) for level, value in zip(QUANTILES, losses.quantile(levels), strict=True)
         },
+        "loss_histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
     }
+
+
+def accuracy_metrics(observed: Observed) -> list[Metric]:
+    """Return accuracy and mean loss of every subset and of each part as a whole, with intervals and directions."""
+    found = []
+    for part, subsets in observed.parts.items():
+        for subset, predictions in [*subsets.items(), ("", observed(part))]:
+            up: Better = "lower" if subset == "forget" else "higher"
+            down: Better = "higher" if subset == "forget" else "lower"
+            if len(predictions) == 0:
+                note = f"The {part} data has no {subset} samples."
+                found.append(Metric.absent("accuracy", better=up, note=note, split=part, subset=subset))
+                found.append(Metric.absent("loss", better=down, note=note, split=part, subset=subset))
+                continue
+            right = share(int(predictions.correct.sum()), len(predictions))
+            loss = mean(array(predictions.losses))
+            found.append(Metric.of("accuracy", right, better=up, split=part, subset=subset))
+            found.append(Metric.of("loss", loss, better=down, split=part, subset=subset))
+    return found

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import nn
 
-from unweave.evaluation.accuracy import accuracy_and_losses
-from unweave.evaluation.predictions import predict
+from unweave.errors import unknown
+from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
+from unweave.evaluation.certificate import forgetting_bound, no_certificate
+from unweave.evaluation.membership import membership_metrics
+from unweave.evaluation.metric import Metric
+from unweave.evaluation.predictions import Observed, observe
+from unweave.evaluation.probe import probe_metrics
+from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
+from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
+from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
-from unweave.split import SUBSETS, Split
+from unweave.evaluation.ulira import no_ulira
+from unweave.split import Split
+
+QUESTIONS = ("membership", "reference", "probe", "relearn")
+CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
+ON_REQUEST = (
+    ("probe", ("probe_accuracy", "test")),
+    ("relearn", ("relearn_steps", "train")),
+    ("relearn", ("relearn_steps_adjacent", "train")),
+)
+
+
+@dataclass(frozen=True)
+class BeforeStage2:
+    """The two-stage method's model between its stages, and its settings: what the forgetting bound needs."""
+
+    model: nn.Module
+    alpha: float
+    mean_sign: int = -1
 
 
 def evaluate(
@@ -16,23 +46,116 @@ def evaluate(
     train: Split,
     test: Split | None = None,
     *,
+    reference: nn.Module | Sequence[nn.Module] | None = None,
+    original: nn.Module | None = None,
+    others: Sequence[nn.Module] = (),
+    before_stage2: BeforeStage2 | None = None,
+    questions: Collection[str] = CHEAP,
+    relearn: RelearnSettings | None = None,
+    resamples: int = 200,
+    seed: int = 0,
     batch_size: int = 512,
     device: str | torch.device | None = None,
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
+    ``reference`` is a retrained model, or several: with two or more every distance comes with what two retrained
+    models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
+    other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
+    and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
+    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals.
+
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
     >>> scores["train"]["remote"]["samples"]
     2
+    >>> scores.metric("mia_rmia_auc", "train", "forget").note
+    'No test data was given, and an attack needs samples that were never trained on.'
     """
-    values = {}
-    for part, split in (("train", train), ("test", test)):
-        if split is not None:
-            values[part] = {
-                subset: accuracy_and_losses(
-                    predict(model, split.samples, split.rows(subset), batch_size=batch_size, device=device)
-                )
-                for subset in SUBSETS
-            }
-    return Scores(values)
+    for name in questions:
+        if name not in QUESTIONS:
+            raise unknown("question", name, QUESTIONS)
+    references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
+
+    def look(at: nn.Module) -> Observed:
+        return observe(at, train, test, batch_size=batch_size, device=device)
+
+    seen, retrained = look(model), [look(other) for other in references]
+    before = look(original) if original is not None else None
+    curves: dict[str, Any] = {}
+    metrics = _compared(seen, retrained, before, questions, resamples=resamples, seed=seed)
+    if "membership" in questions:
+        metrics += rmia_metrics(seen, retrained, resamples=resamples, seed=seed) + no_ulira()
+    if "reference" in questions:
+        metrics += reference_metrics(seen, retrained, resamples=resamples, seed=seed)
+        metrics += klom_metrics([seen, *map(look, others)] if references else [seen], retrained)
+        metrics += weight_metrics(model, references)
+    if "probe" in questions:
+        metrics += probe_metrics(model, references, original, train=train, test=test, seed=seed, device=device)
+    if "relearn" in questions:
+        settings = relearn or RelearnSettings()
+        found, curves = relearn_metrics(model, references, original, train, settings=settings, seed=seed, device=device)
+        metrics += found
+    metrics += _certificate(seen, before_stage2, train, batch_size, device)
+    metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
+    values: dict[str, Any] = {
+        part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
+        for part, subsets in seen.parts.items()
+    }
+    return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
+
+
+def _compared(
+    seen: Observed,
+    retrained: Sequence[Observed],
+    before: Observed | None,
+    questions: Collection[str],
+    *,
+    resamples: int,
+    seed: int,
+) -> list[Metric]:
+    """Ask the model, the references and the original the same, and put their answers beside each other."""
+
+    def ask(observed: Observed, resamples: int) -> list[Metric]:
+        found = accuracy_metrics(observed)
+        if "membership" in questions:
+            found += membership_metrics(observed, resamples=resamples, seed=seed)
+        return found
+
+    def answers(models: Sequence[Observed]) -> dict[tuple[str, str, str], list[float]]:
+        found: dict[tuple[str, str, str], list[float]] = {}
+        for metric in (metric for model in models for metric in ask(model, 0)):
+            if metric.value is not None:
+                found.setdefault(metric.place, []).append(metric.value)
+        return found
+
+    reference, original = answers(retrained), answers([before] if before else [])
+    return [
+        metric.beside(reference=_mean(reference.get(metric.place)), before=_mean(original.get(metric.place)))
+        for metric in ask(seen, resamples)
+    ]
+
+
+def _mean(values: list[float] | None) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _not_asked(name: str, split: str) -> Metric:
+    return Metric.absent(name, better="reference", note="Not asked for.", split=split, subset="forget")
+
+
+def _certificate(
+    seen: Observed,
+    before: BeforeStage2 | None,
+    train: Split,
+    batch_size: int,
+    device: str | torch.device | None,
+) -> list[Metric]:
+    if before is None:
+        return no_certificate()
+    now = seen("train", "forget")
+    then = observe(before.model, train, batch_size=batch_size, device=device)("train", "forget")
+    bound = forgetting_bound(
+        then.losses, now.losses, alpha=before.alpha, classes=now.classes, mean_sign=before.mean_sign
+    )
+    return bound.metrics()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +15,7 @@ from torch.nn import functional
 from unweave.data import Samples, labels_of, pick_device, reading
 from unweave.errors import RunError
 from unweave.losses import logits
+from unweave.split import SUBSETS, Split
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,15 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, rows: Tensor) -> Predictions:
+        """Return the samples at these places (indices or a mask)."""
+        return Predictions(self.logits[rows], self.labels[rows])
+
+    @property
+    def classes(self) -> int:
+        """How many classes the model tells apart."""
+        return self.logits.shape[1]
+
     @cached_property
     def losses(self) -> Tensor:
         """The cross-entropy of every sample."""
@@ -33,6 +46,72 @@ class Predictions:
     def correct(self) -> Tensor:
         """Whether each sample is predicted as its label."""
         return self.logits.argmax(dim=1) == self.labels
+
+    @cached_property
+    def log_probabilities(self) -> Tensor:
+        """The log-probability of every class, in double precision."""
+        return functional.log_softmax(self.logits.double(), dim=1)
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """The probability of every class, in double precision."""
+        return self.log_probabilities.exp()
+
+    @cached_property
+    def margins(self) -> Tensor:
+        """log(p_y / (1 − p_y)) of every sample, from the logits, so that it stays exact where p_y is near 1.
+
+        >>> Predictions(torch.tensor([[3.0, 1.0]]), torch.tensor([0])).margins
+        tensor([2.], dtype=torch.float64)
+        """
+        own = functional.one_hot(self.labels, self.classes).bool()
+        scores = self.logits.double()
+        return scores[own] - scores.masked_fill(own, -torch.inf).logsumexp(dim=1)
+
+
+def joined(*some: Predictions) -> Predictions:
+    """Return the samples of several subsets as one; empty subsets count for nothing."""
+    there = [predictions for predictions in some if len(predictions)]
+    if not there:
+        return some[0]
+    return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A model's predictions on every subset of the training data and, if given, of the test data."""
+
+    parts: Mapping[str, Mapping[str, Predictions]]
+
+    def __call__(self, part: str, *subsets: str) -> Predictions:
+        """Return one subset, or several as one."""
+        return joined(*(self.parts[part][subset] for subset in subsets or SUBSETS))
+
+    @property
+    def has_test(self) -> bool:
+        """Whether test data was given."""
+        return "test" in self.parts
+
+
+def observe(
+    model: nn.Module,
+    train: Split,
+    test: Split | None = None,
+    *,
+    batch_size: int = 512,
+    device: str | torch.device | None = None,
+) -> Observed:
+    """Run the model once on everything."""
+    return Observed(
+        {
+            part: {
+                subset: predict(model, split.samples, split.rows(subset), batch_size=batch_size, device=device)
+                for subset in SUBSETS
+            }
+            for part, split in (("train", train), ("test", test))
+            if split is not None
+        }
+    )
 
 
 def predict(
@@ -62,3 +141,16 @@ def predict(
             f"{int(rows[bad.nonzero()[0]])}). Check its weights and the data."
         )
     return predictions
+
+
+def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:
+    """Return a random choice of at most ``count`` samples."""
+    if len(predictions) <= count:
+        return predictions
+    return predictions[torch.from_numpy(np.sort(generator.permutation(len(predictions))[:count]))]
+
+
+def array(values: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return a tensor as an array in double precision."""
+    found: np.ndarray[Any, np.dtype[np.float64]] = values.double().numpy()
+    return found

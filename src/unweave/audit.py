@@ -1,0 +1,378 @@
+"""Scores and attacks for a saved model: what ``unweave evaluate`` and ``unweave audit`` do.
+
+The strongest attack, U-LiRA, needs shadow models: trained by the benchmark's recipe on random halves of the forget and
+adjacent data (of training and test data together), then unlearned by the method that the model was unlearned by. They
+are made once and kept in a folder, so that an audit that was stopped, or that wants more of them, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset
+
+from unweave.benchmarks import Benchmark, Task, find_benchmark
+from unweave.data import Samples
+from unweave.engine.batches import derive_seed
+from unweave.engine.checkpoint import write_whole
+from unweave.errors import UsageError
+from unweave.evaluation import QUESTIONS, BeforeStage2, Metric, RelearnSettings, Scores, evaluate, predict
+from unweave.evaluation import attack as attacks
+from unweave.evaluation.attack import FEWEST
+from unweave.evaluation.predictions import array
+from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
+from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
+from unweave.methods import find_method
+from unweave.run import load_weights, unlearn
+from unweave.split import Split
+
+TARGETS = ("forget", "adjacent")
+CHANCE = {"auc": 0.5, "balanced_accuracy": 0.5, **attacks.RATES}  # of a model that never saw the samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model to examine, its data, and what is known of how it came about."""
+
+    model: nn.Module
+    train: Split
+    test: Split | None
+    benchmark: Benchmark | None = None
+    method: str = "original"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    before_stage2: BeforeStage2 | None = None
+
+    def same_architecture(self) -> nn.Module:
+        """Return a model to load other weights into."""
+        if self.benchmark is None:
+            raise UsageError("Further models can be loaded for a benchmark only. Use unweave.evaluate in Python.")
+        return self.benchmark.model()
+
+
+def load_subject(
+    path: Path | None,
+    *,
+    benchmark: str | None = None,
+    split: Path | None = None,
+    data: Path | None = None,
+    source: str | None = None,
+    method: str | None = None,
+) -> Subject:
+    """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
+
+    ``split`` is a file of indices that replaces the benchmark's training split. ``source`` names a function of yours,
+    ``module:function``, that returns (model, training split, test split or None); then no benchmark is needed, and
+    ``path``, if given, holds weights for that model. ``method`` says how a model that comes as a file was unlearned.
+    """
+    config = _config(path)
+    if source is not None:
+        model, train, test = _call(source)
+        return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
+    name = benchmark or config.get("benchmark")
+    if path is None or name is None:
+        raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
+    chosen = find_benchmark(name)
+    task = chosen.load(data)
+    train = Split.load(split, task.train.samples.dataset) if split else task.train
+    if "split" in config and split is None and config["split"] != train.hash:
+        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
+    by = find_method(method or config.get("method", "original"))
+    known = config.get("method") == by.name
+    settings = config.get("settings", {}) if known else chosen.settings_for(by, None)
+    return Subject(
+        model=load_weights(chosen.model(), path),
+        train=train,
+        test=task.test,
+        benchmark=chosen,
+        method=by.name,
+        settings=settings,
+        seed=config.get("seed", 0),
+        before_stage2=_before_stage2(path, chosen, config),
+    )
+
+
+def examine(
+    subject: Subject,
+    *,
+    references: Sequence[Path] = (),
+    retrain: int = 0,
+    original: Path | None = None,
+    questions: Sequence[str] = ("membership", "reference"),
+    relearn: RelearnSettings | None = None,
+    resamples: int = 200,
+    seed: int = 0,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Scores:
+    """Evaluate a saved model; ``retrain`` trains that many references by the benchmark's recipe."""
+    models = [load_weights(subject.same_architecture(), path) for path in references]
+    for number in range(retrain):
+        say(f"retraining reference {number + 1} of {retrain}")
+        # Other seeds than the model's own: a retrained model is another draw, not the same one.
+        models.append(_retrained(subject, seed=1000 + number, device=device))
+    return evaluate(
+        subject.model,
+        subject.train,
+        subject.test,
+        reference=models,
+        original=load_weights(subject.same_architecture(), original) if original else None,
+        before_stage2=subject.before_stage2,
+        questions=questions,
+        relearn=relearn,
+        resamples=resamples,
+        seed=seed,
+        device=device,
+    )
+
+
+def audit(
+    subject: Subject,
+    *,
+    shadows: int = 16,
+    folder: Path | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **more: Any,
+) -> Scores:
+    """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
+    scores = examine(subject, questions=QUESTIONS, resamples=resamples, seed=seed, device=device, say=say, **more)
+    if note := _no_shadows(subject, shadows):
+        extra = [m for s in TARGETS for m in attacks.absent("mia_ulira", split="train", subset=s, note=note)]
+    else:
+        pool = Pool(subject)
+        made = make_shadows(subject, pool, shadows, folder=folder, seed=seed, device=device, say=say)
+        extra = shadow_metrics(subject, pool, made, resamples=resamples, seed=seed, device=device)
+    places = {metric.place for metric in extra}
+    return Scores(
+        scores.values,
+        [*(metric for metric in scores.metrics if metric.place not in places), *extra],
+        observed=scores.observed,
+    )
+
+
+class Pool:
+    """The samples that shadow models draw from: forget and adjacent data of training and test together."""
+
+    def __init__(self, subject: Subject) -> None:
+        train, test = subject.train, subject.test
+        if test is None:
+            raise UsageError("Shadow models need test data.")
+        shift = len(train.samples)
+        self.samples = Samples(
+            ConcatDataset([train.samples.dataset, test.samples.dataset]), collate=train.samples.collate
+        )
+        self.rows = {subset: np.concatenate([train[subset], test[subset] + shift]) for subset in TARGETS}
+        self.members = {subset: len(train[subset]) for subset in TARGETS}  # the rest is test data
+        self.remote, self.population = train.remote, torch.from_numpy(test.remote + shift)
+
+    def split(self, seen: Mapping[str, np.ndarray[Any, np.dtype[np.bool_]]]) -> Split:
+        """Return the training data of a shadow model."""
+        forget, adjacent = (self.rows[subset][seen[subset]] for subset in TARGETS)
+        return Split(self.samples, forget, adjacent, self.remote)
+
+    def look(self, model: nn.Module, device: str | None) -> dict[str, Tensor]:
+        """Return a model's margins and confidences on the whole pool, and confidences on the population."""
+        found = {}
+        for subset, rows in self.rows.items():
+            predictions = predict(model, self.samples, torch.from_numpy(rows), device=device)
+            found[f"{subset}.margins"] = predictions.margins
+            found[f"{subset}.confidences"] = torch.from_numpy(confidences(predictions))
+        population = predict(model, self.samples, self.population, device=device)
+        return {**found, "population": torch.from_numpy(confidences(population))}
+
+
+def make_shadows(
+    subject: Subject,
+    pool: Pool,
+    count: int,
+    *,
+    folder: Path | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[dict[str, Tensor]]:
+    """Train and unlearn shadow models, or read those that the folder has already. What is kept is what they say."""
+    benchmark = subject.benchmark
+    if benchmark is None or subject.test is None:
+        raise UsageError("Shadow models need a benchmark's recipe and test data.")
+    if folder is not None:
+        _check_folder(folder, subject, seed)
+    task = Task(train=subject.train, test=subject.test, label_names=())
+    halves = {
+        subset: balanced_halves(len(rows), count, seed=derive_seed(seed, "halves", subset))
+        for subset, rows in pool.rows.items()
+    }
+    made = []
+    for number in range(count):
+        file = folder / f"shadow-{number:04d}.safetensors" if folder else None
+        if file is not None and file.exists():
+            made.append(safetensors.torch.load_file(file))
+            continue
+        say(f"shadow model {number + 1} of {count}")
+        seen = {subset: marks[number] for subset, marks in halves.items()}
+        model = _shadow(subject, benchmark, replace(task, train=pool.split(seen)), number, seed=seed, device=device)
+        found = pool.look(model, device) | {f"{subset}.seen": torch.from_numpy(mark) for subset, mark in seen.items()}
+        if file is not None:
+            write_whole(file, safetensors.torch.save(found))
+        made.append(found)
+    return made
+
+
+def shadow_metrics(
+    subject: Subject,
+    pool: Pool,
+    shadows: Sequence[Mapping[str, Tensor]],
+    *,
+    resamples: int,
+    seed: int,
+    device: str | None = None,
+) -> list[Metric]:
+    """Return U-LiRA's numbers for both subsets and, for adjacent data, RMIA's with four shadow models."""
+    target = pool.look(subject.model, device)
+    found = []
+    for subset in TARGETS:
+        seen = np.stack([shadow[f"{subset}.seen"].numpy() for shadow in shadows])
+        margins = np.stack([array(shadow[f"{subset}.margins"]) for shadow in shadows])
+        ratio = log_likelihood_ratio(array(target[f"{subset}.margins"]), margins, seen)
+        cut = pool.members[subset]
+        numbers = attacks.judge(ratio[:cut], ratio[cut:], resamples=resamples, seed=seed)
+        note = f"With {len(shadows)} shadow models; take 64 or more to rely on it." if len(shadows) < 64 else ""
+        rows = attacks.as_metrics(
+            "mia_ulira", numbers, split="train", subset=subset, others=len(ratio) - cut, note=note
+        )
+        # Adjacent samples were trained on and kept, so that chance is no yardstick for them.
+        yardstick = CHANCE if subset == "forget" else {}
+        found += [
+            row.beside(reference=yardstick.get(row.metric.removeprefix("mia_ulira_")), before=None) for row in rows
+        ]
+    return [*found, *_rmia_on_adjacent(pool, target, shadows[:4], resamples=resamples, seed=seed)]
+
+
+def _rmia_on_adjacent(
+    pool: Pool, target: Mapping[str, Tensor], shadows: Sequence[Mapping[str, Tensor]], *, resamples: int, seed: int
+) -> list[Metric]:
+    """RMIA on what every retrained model saw: shadow models left half of it out."""
+    seen, near, far = (
+        np.stack([shadow[name].numpy() for shadow in shadows])
+        for name in ("adjacent.seen", "adjacent.confidences", "population")
+    )
+    scores = relative_scores(
+        log_ratios(array(target["adjacent.confidences"]), near, seen=seen), log_ratios(array(target["population"]), far)
+    )
+    cut = pool.members["adjacent"]
+    numbers = attacks.judge(scores[:cut], scores[cut:], threshold=0.5, resamples=resamples, seed=seed)
+    note = f"With {len(shadows)} shadow models as references."
+    others = len(scores) - cut
+    return attacks.as_metrics("mia_rmia", numbers, split="train", subset="adjacent", others=others, note=note)
+
+
+def _shadow(
+    subject: Subject, benchmark: Benchmark, task: Task, number: int, *, seed: int, device: str | None
+) -> nn.Module:
+    own = derive_seed(seed, "shadow", number) % 2**31
+    model = benchmark.train(task, seed=own, device=device, progress=False)
+    if subject.method == "original":
+        return model
+    return unlearn(
+        model,
+        task.train,
+        subject.method,
+        seed=own,
+        initial=lambda: benchmark.initial(own),
+        device=device,
+        progress=False,
+        **subject.settings,
+    ).model
+
+
+def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
+    benchmark = subject.benchmark
+    if benchmark is None:
+        raise UsageError("Retraining needs a benchmark's recipe. Give retrained weights with --reference.")
+    settings = benchmark.settings_for(find_method("retrain"), None)
+    initial = benchmark.initial(seed)
+    return unlearn(
+        initial, subject.train, "retrain", seed=seed, initial=lambda: initial, device=device, progress=False, **settings
+    ).model
+
+
+def _no_shadows(subject: Subject, shadows: int) -> str:
+    if not shadows:
+        return "No shadow models were asked for."
+    if subject.benchmark is None:
+        return "Shadow models are trained by a benchmark's recipe, and this model belongs to none."
+    for split in (subject.train, subject.test):
+        for subset in TARGETS:
+            if split is None or len(split[subset]) < FEWEST:
+                return f"U-LiRA needs {FEWEST} {subset} samples in the training data and in the test data."
+    return ""
+
+
+def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
+    """Let a folder hold shadow models of one kind only."""
+    kind = {
+        "benchmark": subject.benchmark.name if subject.benchmark else None,
+        "method": subject.method,
+        "settings": dict(subject.settings),
+        "seed": seed,
+        "train": subject.train.hash,
+        "test": subject.test.hash if subject.test else None,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "shadows.json"
+    if not file.exists():
+        write_whole(file, (json.dumps(kind, indent=2) + "\n").encode())
+        return
+    try:
+        before = json.loads(file.read_text())
+    except ValueError as error:
+        raise UsageError(f"{file} cannot be read ({error}). Remove the folder.") from error
+    changed = sorted(key for key, value in json.loads(json.dumps(kind)).items() if before.get(key) != value)
+    if changed:
+        raise UsageError(f"{folder} holds shadow models with another {', '.join(changed)}. Choose another folder.")
+
+
+def _config(path: Path | None) -> dict[str, Any]:
+    """Read what a run folder says about itself; nothing for a plain file."""
+    if path is None or not path.is_dir():
+        return {}
+    try:
+        content = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is no folder of a run: its config.json cannot be read ({error}).") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _before_stage2(path: Path, benchmark: Benchmark, config: Mapping[str, Any]) -> BeforeStage2 | None:
+    """Take the weights between the stages from the checkpoint that a two-stage run keeps."""
+    file = path / "checkpoints" / "01-00000000.safetensors"
+    settings = config.get("settings", {})
+    if "alpha" not in settings or "mean_sign" not in settings or not file.exists():
+        return None
+    tensors = safetensors.torch.load_file(file)
+    model = benchmark.model()
+    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
+    return BeforeStage2(model, alpha=settings["alpha"], mean_sign=settings["mean_sign"])
+
+
+def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
+    module, colon, function = source.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)() if colon else None
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{source} cannot be called: {error}") from error
+    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[0], nn.Module):
+        raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
+    return found

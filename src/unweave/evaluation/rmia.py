@@ -1,0 +1,125 @@
+"""RMIA, the relative membership attack (Zarifzadeh et al., 2024): strong with as little as one reference model.
+
+    r(x) = p_target(y|x) / p̂(x),    p̂ = ½ (p_in + p_out),    score(x) = share of population samples z with r(x) > r(z)
+
+where p_out is the mean over reference models that never saw x, p_in over those that did. Retrained models never saw
+the forget set; then p_in is taken as a·p_out + (1 − a). The authors tune a on a reference model attacked with the
+others, which needs samples that some of them never saw: retrained models have none to offer, so a keeps its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unweave.evaluation import attack
+from unweave.evaluation.attack import FEWEST, Scores1D
+from unweave.evaluation.membership import comparable, obstacle
+from unweave.evaluation.metric import Metric
+from unweave.evaluation.predictions import Observed, Predictions, array
+
+OFFSET = 0.3  # the authors' value for CIFAR-10
+
+
+def confidences(predictions: Predictions) -> Scores1D:
+    """Return p_y of every sample."""
+    return array(predictions.probabilities.gather(1, predictions.labels[:, None])[:, 0])
+
+
+def expected_confidence(
+    references: Scores1D, *, seen: np.ndarray[Any, np.dtype[np.bool_]] | None = None, offset: float = OFFSET
+) -> Scores1D:
+    """Return p̂ of every sample from the references' confidences (models × samples).
+
+    ``seen`` marks which model was trained on which sample; by default none was.
+
+    >>> expected_confidence(np.array([[0.5], [0.7]]), offset=0.5)  # p_out 0.6, p_in 0.8
+    array([0.7])
+    >>> expected_confidence(np.array([[0.5], [0.9]]), seen=np.array([[False], [True]]))
+    array([0.7])
+    """
+    seen = np.zeros_like(references, dtype=bool) if seen is None else seen
+    unseen_by, seen_by = (~seen).sum(axis=0), seen.sum(axis=0)
+    outside = (references * ~seen).sum(axis=0) / np.maximum(unseen_by, 1)
+    guess = offset * outside + 1 - offset
+    inside = np.where(seen_by > 0, (references * seen).sum(axis=0) / np.maximum(seen_by, 1), guess)
+    expected: Scores1D = (inside + outside) / 2
+    return expected
+
+
+def log_ratios(
+    target: Scores1D,
+    references: Scores1D,
+    *,
+    seen: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
+    offset: float = OFFSET,
+) -> Scores1D:
+    """Return log r(x): how much surer the target is of each sample than the references make one expect.
+
+    Rounded, so that samples which all models are sure of are tied instead of ranked by the noise of float32 logits.
+    """
+    # A confidence that rounds to 0 has no logarithm.
+    smallest = np.finfo(np.float64).tiny
+    expected = np.maximum(expected_confidence(references, seen=seen, offset=offset), smallest)
+    found: Scores1D = (np.log(np.maximum(target, smallest)) - np.log(expected)).round(6)
+    return found
+
+
+def relative_scores(ratios: Scores1D, population: Scores1D) -> Scores1D:
+    """Return the share of the population whose ratio is below each sample's.
+
+    >>> relative_scores(np.array([1.0, 2.5]), np.array([1.0, 2.0, 3.0, 0.5]))
+    array([0.25, 0.75])
+    """
+    below: Scores1D = np.searchsorted(np.sort(population), ratios, side="left") / len(population)
+    return below
+
+
+def rmia_scores(
+    target: Observed, references: Sequence[Observed], subset: str, *, offset: float = OFFSET
+) -> tuple[Scores1D, Scores1D]:
+    """Return the scores of a training subset and of comparable test samples. No reference may have seen either."""
+    members, others, population = (
+        log_ratios(
+            confidences(pick(target)), np.stack([confidences(pick(model)) for model in references]), offset=offset
+        )
+        for pick in (
+            lambda model: model("train", subset),
+            lambda model: comparable(model, subset)[0],
+            lambda model: model("test", "remote"),
+        )
+    )
+    return relative_scores(members, population), relative_scores(others, population)
+
+
+def rmia_metrics(
+    target: Observed, references: Sequence[Observed], *, resamples: int = 200, seed: int = 0
+) -> list[Metric]:
+    """Attack the forget set with retrained models as references, which never saw it."""
+    note = obstacle(target, "forget")
+    if not references:
+        note = note or "No reference was given; RMIA needs one to four retrained models."
+    elif not note and len(target("test", "remote")) < FEWEST:
+        note = f"RMIA compares with {FEWEST} remote test samples or more; there are {len(target('test', 'remote'))}."
+    if note:
+        found = attack.absent("mia_rmia", split="train", subset="forget", note=note)
+    else:
+        members, others = rmia_scores(target, references, "forget")
+        numbers = attack.judge(members, others, threshold=0.5, resamples=resamples, seed=seed)
+        found = attack.as_metrics("mia_rmia", numbers, split="train", subset="forget", others=len(others))
+        found = [metric.beside(reference=_on_references(references, metric.metric), before=None) for metric in found]
+    reason = "Retrained references saw the adjacent data; an audit with shadow models has some that did not."
+    return [*found, *attack.absent("mia_rmia", split="train", subset="adjacent", note=note or reason)]
+
+
+def _on_references(references: Sequence[Observed], name: str) -> float | None:
+    """The same attack on each retrained model, with the others as its references."""
+    if len(references) < 2:
+        return None
+    found = []
+    for place, target in enumerate(references):
+        scores = rmia_scores(target, [*references[:place], *references[place + 1 :]], "forget")
+        found.append(attack.judge(*scores, threshold=0.5, resamples=0)[name.removeprefix("mia_rmia_")].value)
+    return float(np.mean(found))

@@ -1,0 +1,173 @@
+"""The report as one HTML file that needs no network and runs no script but its own.
+
+Texts from data reach the page in two ways only: escaped into HTML here, or as JSON that cannot end its element, which
+the page's script puts into text nodes. A content policy names the three scripts and styles by their hashes, so that
+the browser would refuse anything else, and every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from unweave._version import __version__
+from unweave.report.grids import LEGEND, MARKED, Column, Entry, Grid
+from unweave.report.results import Results
+from unweave.report.verdict import Verdict
+
+SCRIPTS = ("base", "plane", "tables", "method", "start")
+WARNINGS = ("Failed", "Collapsed")
+UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+
+
+def write_page(
+    path: Path, results: Results, verdict: Verdict, *, content: dict[str, Any], paper: list[Grid] | None, picture: Path
+) -> None:
+    """Write the page. ``paper`` is None where nobody asked for the paper's numbers."""
+    style, script, library = _resource("page/page.css"), _script(), _resource("vendor/chart.umd.min.js")
+    title = f"Unlearning report · {results.benchmark}"
+    accuracies = next((grid for grid in content["grids"] if grid["name"] == "accuracy"), None)
+    page = Template(_resource("page/page.html")).substitute(
+        policy=policy(style, library, script),
+        version=html.escape(__version__),
+        title=html.escape(title),
+        style=style,
+        eyebrow=html.escape(_eyebrow(results)),
+        headline=html.escape(verdict.headline),
+        points="".join(_point(name, words) for name, words in verdict.points),
+        picture=_picture(picture),
+        static="".join(f"<h2>{html.escape(grid.title)}</h2>{html_table(grid)}" for grid in content.pop("static")),
+        legend=html.escape(f"{LEGEND} {MARKED}" if accuracies else LEGEND),
+        paper="" if paper is None else _paper(paper, content["paper_notes"]),
+        failures=_failures(results),
+        footer=_footer(results),
+        data=embed(content),
+        library=library,
+        script=script,
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def embed(content: Any) -> str:
+    r"""Return JSON that is safe inside a script element.
+
+    >>> print(embed({"name": "</script>"}))
+    {"name":"\u003c/script\u003e"}
+    """
+    text = json.dumps(_finite(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(UNSAFE)
+
+
+def _finite(content: Any) -> Any:
+    """Replace what JSON has no word for: a chart leaves None out, and its text says what it was."""
+    if isinstance(content, dict):
+        return {str(key): _finite(entry) for key, entry in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(entry) for entry in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def policy(style: str, *scripts: str) -> str:
+    """Return a content policy that lets these texts run, and pictures inside the page, and nothing else."""
+    allowed = " ".join(_digest(script) for script in scripts)
+    rest = "base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {allowed}; {rest}"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _eyebrow(results: Results) -> str:
+    methods, seeds = sum(not group.is_reference for group in results.groups), len(results.seeds)
+    return f"unweave · benchmark {results.benchmark} · {_plural(methods, 'method')} · {_plural(seeds, 'seed')}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _point(name: str, words: str) -> str:
+    kind = ' class="warn"' if name in WARNINGS else ""
+    return f"<div{kind}><dt>{html.escape(name)}</dt><dd>{html.escape(words)}</dd></div>"
+
+
+def html_table(grid: Grid) -> str:
+    """Return a table as HTML, every text escaped."""
+    headings = "".join(
+        f"<th>{html.escape(' '.join(part for part in (column.section, column.heading) if part))}</th>"
+        for column in grid.columns
+    )
+    rows = []
+    for row in grid.rows:
+        cells = "".join(
+            f'<td class="{_kind(column, entry)}">{html.escape(entry.text)}</td>'
+            for column, entry in zip(grid.columns, row.entries, strict=True)
+        )
+        rows.append(f"<tr><th>{html.escape(row.name)}</th>{cells}</tr>")
+    body = f"<thead><tr><th>method</th>{headings}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="scroll" tabindex="0"><table data-grid="{html.escape(grid.name)}">{body}</table></div>'
+
+
+def _kind(column: Column, entry: Entry) -> str:
+    return "error" if column.heading == "error" else " ".join(entry.marks)
+
+
+def _picture(path: Path) -> str:
+    """Return the trade-off as a picture, for readers without scripts."""
+    if not path.exists():
+        return ""
+    code = base64.b64encode(path.read_bytes()).decode()
+    return f'<img class="static" alt="The trade-off plane" src="data:image/png;base64,{code}">'
+
+
+def _paper(grids: list[Grid], notes: list[str]) -> str:
+    paragraphs = "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)
+    tables = "".join(f"{html_table(grid)}{_notes(grid, notes)}" for grid in grids)
+    return f'<section id="paper"><h2>Beside the paper</h2>{paragraphs}{tables}</section>'
+
+
+def _notes(grid: Grid, said: list[str]) -> str:
+    return "".join(f'<p class="note">{html.escape(note)}</p>' for note in grid.notes if note not in said)
+
+
+def _failures(results: Results) -> str:
+    if not results.failures:
+        return ""
+    rows = "".join(
+        f"<tr><th>{html.escape(results.label(cell.group))}</th><td>{cell.seed}</td>"
+        f'<td class="error">{html.escape(cell.error)}</td></tr>'
+        for cell in results.failures
+    )
+    head = '<thead><tr><th>method</th><th>seed</th><th class="error">error</th></tr></thead>'
+    words = f"{_plural(len(results.failures), 'cell')} failed and have no numbers above."
+    table = f'<div class="scroll" tabindex="0"><table data-grid="failed">{head}<tbody>{rows}</tbody></table></div>'
+    return f'<section id="failed"><h2>Failed</h2><p class="alert">{words}</p>{table}</section>'
+
+
+def _footer(results: Results) -> str:
+    versions = " · ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
+    lines = [
+        "Forget: what is to be unlearned. Adjacent: what looks like it and must stay. Remote: everything else.",
+        "A method keeps the neighbours if its mean adjacent accuracy is within 2 points of the original's, on training "
+        "and on test data; it collapses if any accuracy on data to keep falls by more than 10 points.",
+        f"Made by unweave {__version__} from the study's own files. {f'Runs: {versions}. ' if versions else ''}"
+        "Charts: Chart.js (MIT licence).",
+    ]
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+
+def _script() -> str:
+    """Return the page's script: its files in one block, so that they share their names with nobody else."""
+    return "\n".join(['"use strict";', "{", *(_resource(f"page/{name}.js") for name in SCRIPTS), "}"])
+
+
+def _resource(name: str) -> str:
+    return files("unweave.report").joinpath(*name.split("/")).read_text(encoding="utf-8")

@@ -1,0 +1,125 @@
+// The trade-off plane.
+/** Write names beside points, where there is room for them; the rest is read by hovering or from the chips. */
+const names = {
+  id: "names",
+  afterDatasetsDraw(chart) {
+    const { ctx, chartArea } = chart;
+    const taken = [];
+    const hits = (box) => taken.some((other) => box.x < other.x + other.w && other.x < box.x + box.w && box.y < other.y + other.h && other.y < box.y + box.h);
+    ctx.save();
+    ctx.font = "12px system-ui, sans-serif";
+    ctx.textBaseline = "middle";
+    const points = [];
+    chart.data.datasets.forEach((dataset, index) => {
+      if (dataset.named === undefined) return;
+      const point = chart.getDatasetMeta(index).data[0];
+      if (!point || point.skip) return;
+      if (point.x < chartArea.left || point.x > chartArea.right || point.y < chartArea.top || point.y > chartArea.bottom) return;
+      points.push({ point, group: dataset.named });
+      taken.push({ x: point.x - 7, y: point.y - 7, w: 14, h: 14 });
+    });
+    points.sort((one, other) => data.groups[other.group].winner - data.groups[one.group].winner);
+    for (const { point, group } of points) {
+      if (chosen.group !== null && chosen.group !== group) continue;
+      const text = data.groups[group].label.slice(0, 28);
+      const width = ctx.measureText(text).width;
+      const spots = [[11, -8], [11, 9], [-11 - width, -9], [-11 - width, 9], [-width / 2, -17], [-width / 2, 17], [11, -24], [11, 25]];
+      for (const [right, down] of spots) {
+        const box = { x: point.x + right, y: point.y + down - 7, w: width, h: 14 };
+        if (box.x < chartArea.left || box.x + box.w > chartArea.right + 4 || box.y < 0 || box.y + box.h > chartArea.bottom || hits(box)) continue;
+        taken.push(box);
+        ctx.fillStyle = data.groups[group].winner ? theme().accent : theme().ink;
+        ctx.font = data.groups[group].winner ? "600 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
+        ctx.fillText(text, box.x, point.y + down);
+        break;
+      }
+    }
+    ctx.restore();
+  },
+};
+
+// ---------- the trade-off plane
+const tradeoff = () => {
+  const splits = unique(data.places.filter((p) => p.metric === "accuracy" && p.subset === "forget").map((p) => p.split));
+  const kept = ["adjacent", "remote"].filter((name) => data.places.some((p) => p.metric === "accuracy" && p.subset === name));
+  if (!splits.length || !kept.length) { byId("trade-off").hidden = true; return; }
+  const view = [["all", "everything"], ["near", "close-up of the top"]];
+  const now = controls("tradeoff", {
+    split: { label: "Data", options: splits.map((name) => [name, name]), value: splits.includes("test") ? "test" : splits[0] },
+    subset: { label: "Kept", options: kept.map((name) => [name, name]) },
+    seed: { label: "Seed", options: seedOptions() },
+    view: { label: "View", options: view },
+  }, tradeoff);
+  const [x, y] = [placeOf(now.split, "forget", "accuracy"), placeOf(now.split, now.subset, "accuracy")];
+  const { colours, axis } = base();
+  const [bars, dots, points] = [[], [], []];
+  let lowest = 100;
+  data.groups.forEach((group, index) => {
+    const [across, up] = [at(index, x, now.seed), at(index, y, now.seed)];
+    if (!across || !up || !finite(across.value) || !finite(up.value)) return;
+    const colour = faded(colourOf(index), strength(index));
+    const [cx, cy] = [100 * across.value, 100 * up.value];
+    lowest = Math.min(lowest, cy);
+    if (now.seed === MEAN) {
+      const cut = (value) => Math.min(100, Math.max(0, value));
+      const [dx, dy] = [100 * (across.spread || 0), 100 * (up.spread || 0)];
+      const cross = [{ x: cut(cx - dx), y: cy }, { x: cut(cx + dx), y: cy }, { x: NaN, y: NaN }, { x: cx, y: cut(cy - dy) }, { x: cx, y: cut(cy + dy) }];
+      bars.push({ data: cross, showLine: true, borderColor: colour, borderWidth: 1, pointRadius: 0, pointHitRadius: 0 });
+      const seeds = Object.keys(data.values[index][x].seeds).map((seed) => [seed, at(index, x, seed), at(index, y, seed)]);
+      const shown = seeds.filter((found) => found[1] && found[2]);
+      lowest = Math.min(lowest, ...shown.map((found) => 100 * found[2].value));
+      dots.push({
+        data: shown.map(([seed, one, two]) => ({ x: 100 * one.value, y: 100 * two.value, label: `${group.label}, seed ${seed}`, across: one.text, up: two.text })),
+        backgroundColor: faded(colourOf(index), 0.45 * strength(index)), borderWidth: 0, pointRadius: 2.5,
+      });
+    }
+    points.push({
+      data: [{ x: cx, y: cy, label: group.label, across: across.text, up: up.text }],
+      named: index, pointStyle: group.marker, rotation: group.turned ? 180 : 0, pointRadius: group.winner ? 9 : 7, pointHoverRadius: 10,
+      backgroundColor: group.reference ? colours.paper : colour, borderColor: colour, borderWidth: group.reference || /cross|star/.test(group.marker) ? 2.5 : 1,
+    });
+  });
+  const original = data.groups.findIndex((group) => group.reference && group.label.startsWith("original"));
+  const top = original < 0 ? null : at(original, y, now.seed);
+  const floor = now.view === "near" && top ? Math.floor(100 * top.value - 12) : Math.max(0, Math.floor((lowest - 4) / 5) * 5);
+  draw("tradeoff-chart", {
+    type: "scatter",
+    data: { datasets: [...points, ...dots, ...bars] },
+    options: {
+      scales: {
+        x: { ...axis(`forget accuracy in %   ← better`), min: -3, max: 103, ticks: { ...axis("").ticks, callback: (value) => (value < 0 || value > 100 ? "" : value), stepSize: 20, includeBounds: false } },
+        y: { ...axis(`${now.subset} accuracy in %   better →`), min: floor, max: 102, ticks: { ...axis("").ticks, includeBounds: false, callback: (value) => (value > 100 ? "" : value) } },
+      },
+      plugins: {
+        legend: { display: false },
+        tooltip: { filter: (item) => item.raw.label !== undefined, callbacks: {
+          title: (items) => (items.length ? items[0].raw.label : ""),
+          label: (item) => [`forget ${item.raw.across} %`, `${now.subset} ${item.raw.up} %`],
+        } },
+      },
+      onClick: (event, found, chart) => {
+        const hit = found.map((item) => chart.data.datasets[item.datasetIndex].named).find((group) => group !== undefined);
+        choose(hit === undefined ? null : hit);
+      },
+    },
+    plugins: [names],
+  });
+};
+
+const choose = (group) => {
+  chosen.group = chosen.group === group ? null : group;
+  chips();
+  tradeoff();
+  table();
+  if (chosen.group !== null) { (state.method = state.method || {}).group = String(chosen.group); method(); }
+};
+const chips = () => {
+  byId("tradeoff-chips").replaceChildren(...data.groups.map((group, index) => {
+    const chip = make("button", null, { type: "button", "aria-pressed": String(chosen.group === index) });
+    const dot = make("i");
+    dot.style.backgroundColor = colourOf(index);
+    chip.append(dot, make("span", group.failed ? `${group.label} (failed)` : group.label));
+    chip.addEventListener("click", () => choose(index));
+    return chip;
+  }));
+};

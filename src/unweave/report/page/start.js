@@ -1,0 +1,14 @@
+// ---------- together
+const all = () => { chips(); tradeoff(); table(); measure(); method(); };
+Chart.defaults.font.family = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+Chart.defaults.font.size = 12;
+for (const part of ["report", "more"]) byId(part).hidden = false;
+all();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+const onPaper = (now) => {
+  printing = now;
+  document.documentElement.classList.toggle("printing", now);
+  all();
+};
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));

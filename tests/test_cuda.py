@@ -1,0 +1,60 @@
+"""The same on a GPU. Skipped where there is none."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from tests.conftest import same, weights
+from unweave import evaluate, unlearn
+from unweave.methods import METHODS, find_method
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_on_cuda_and_gives_back_the_model_where_it_was(name, digits):
+    benchmark, task, original = digits
+    short = {key: 1 for key in METHODS[name].configure().to_dict() if key.endswith("epochs")}
+    settings = {**benchmark.settings_for(find_method(name), None), **short}
+    result = unlearn(
+        original, task.train, method=name, device="cuda", initial=lambda: copy.deepcopy(original), **settings
+    )
+    assert next(result.model.parameters()).device.type == "cpu"
+    assert next(original.parameters()).device.type == "cpu"
+    assert (result.cost.peak_memory_bytes or 0) > 0
+
+
+def test_cuda_follows_the_cpu_at_first(digits):
+    """The same batches and nearly the same losses: rounding differs, the algorithm does not."""
+    benchmark, task, original = digits
+    settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    cpu, cuda = (unlearn(original, task.train, device=device, **settings).history.rows for device in ("cpu", "cuda"))
+    for first, second in zip(cpu[:5], cuda[:5], strict=True):
+        assert first["forget_loss"] == pytest.approx(second["forget_loss"], rel=1e-2)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_two_stage_forgets_and_keeps_on_cuda(precision, digits):
+    benchmark, task, original = digits
+    settings = benchmark.settings_for(find_method("two-stage"), None)
+    result = unlearn(original, task.train, device="cuda", precision=precision, **settings)
+    scores = evaluate(result.model, task.train, task.test, device="cuda")
+    assert scores["train"]["forget"]["accuracy"] <= 0.05
+    assert scores["train"]["adjacent"]["accuracy"] >= 0.95
+    assert scores["train"]["remote"]["accuracy"] >= 0.97
+
+
+def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    benchmark, task, original = digits
+    settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
+    torch.use_deterministic_algorithms(True)
+    try:
+        runs = [unlearn(original, task.train, device="cuda", **settings) for _ in range(2)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert same(weights(runs[0].model), weights(runs[1].model))
