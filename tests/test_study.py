@@ -18,7 +18,7 @@ from unweave.study.store import COLUMNS
 
 # One thread a process: two processes share two cores here, and every run must give the same bits.
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
-QUICK = ["--device", "cpu", "--methods", "original,ga,two-stage", "--seeds", "2", "--grid", "stage2_epochs=1"]
+QUICK = ["--device", "cpu", "--methods", "original,retrain,ga,two-stage", "--seeds", "2", "--grid", "stage2_epochs=1"]
 
 
 def command(*words, cwd):
@@ -86,7 +86,7 @@ def finished(tmp_path_factory):
 def test_the_table_has_the_contracts_columns_and_the_runs_values(finished):
     frame = pd.read_parquet(finished / "results.parquet")
     assert tuple(frame.columns) == COLUMNS
-    assert set(frame.method) == {"original", "ga", "two-stage"}
+    assert set(frame.method) == {"original", "retrain", "ga", "two-stage"}
     assert set(frame[frame.method == "two-stage"].variant) == {"stage2_epochs=1"}
     assert set(frame[frame.method == "ga"].profile) == {"official"}
     assert {"accuracy", "loss", "seconds", "sample_gradients"} <= set(frame.metric)
@@ -94,6 +94,21 @@ def test_the_table_has_the_contracts_columns_and_the_runs_values(finished):
     chosen = frame.query("method == 'ga' and seed == 1 and split == 'test' and subset == 'remote'")
     chosen = chosen[chosen.metric == "accuracy"]
     assert chosen.value.tolist() == [scores["test"]["remote"]["accuracy"]]
+
+
+def test_every_cell_is_compared_with_the_retrained_models_of_other_seeds(finished):
+    frame = pd.read_parquet(finished / "results.parquet")
+    tow = frame[frame.metric == "tow"].set_index(["method", "seed"]).value
+    assert len(tow) == 8
+    assert tow["retrain"].min() > tow["original"].max()
+    references = json.loads((finished / "cells" / "retrain.seed-0" / "against-retrain.json").read_text())["references"]
+    assert references == ["retrain.seed-1"]
+
+
+def test_where_the_numbers_come_from_is_on_record(finished):
+    (start,) = json.loads((finished / "provenance.json").read_text())["runs"]
+    assert start["command"].startswith("unweave study digits --device cpu --methods original,retrain")
+    assert {"commit", "date", "hardware", "versions"} <= set(start)
 
 
 def test_the_originals_are_trained_once_and_shared(finished):

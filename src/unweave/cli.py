@@ -228,7 +228,7 @@ def study(
     rows: dict[str, list[Any]] = {}
     for cell in cells:
         if store.is_done(cell):
-            rows.setdefault(f"{cell.method} {cell.variant}".strip(), []).append(store.scores_of(cell))
+            rows.setdefault(f"{cell.method} {cell.variant}".strip(), []).append(store.scores_of(cell.name))
     if as_json:
         typer.echo(json.dumps({"out": str(out), "table": str(store.table), "failed": store.failures()}))
     elif rows:

@@ -172,15 +172,15 @@ def _take(results: Results, row: dict[str, Any]) -> None:
 
 def _take_cells(store: Store, results: Results) -> None:
     """Read what the table does not hold: histories, loss distributions, directions, versions."""
-    for path in sorted(store.cells.glob("*/scores.json")):
-        config = json.loads((path.parent / "config.json").read_text())
-        scores = json.loads(path.read_text())
-        *names, seed = _cell(config["cell"])
+    for cell, labels in store.finished().items():
+        folder = store.cells / cell
+        config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
+        *names, seed = _cell(labels)
         group = Group(*names)
         results.versions |= {name: config[name] for name in ("unweave", "torch") if name in config}
         for row in scores.get("metrics", []):
             results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
-        if history := list(_history(path.with_name("history.jsonl"))):
+        if history := list(_history(folder / "history.jsonl")):
             results.histories.setdefault(group, {})[seed] = history
         if distribution := _distribution(scores):
             results.distributions.setdefault(group, {})[seed] = distribution

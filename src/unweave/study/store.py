@@ -3,6 +3,7 @@
 - ``DIR/study.json``: what was asked for
 - ``DIR/models/original.seed-0.safetensors``: trained once, shared by every cell
 - ``DIR/cells/NAME/``: the folder of one run (configuration, history, weights, scores)
+- ``DIR/cells/NAME/against-retrain.json``: its scores beside the study's retrained models, if it has some
 - ``DIR/failed/NAME.json``: a cell that failed, with its error
 - ``DIR/results.parquet``: one row per value
 - ``DIR/provenance.json``: the command, commit, hardware, versions and date behind it
@@ -22,6 +23,7 @@ from unweave.errors import UsageError
 from unweave.study.cells import Cell
 
 SCHEMA = 1
+COMPARISON = "against-retrain.json"
 COLUMNS = ("benchmark", "variant", "method", "profile", "seed", "split", "subset", "metric", "value", "low", "high")
 
 
@@ -116,24 +118,39 @@ class Store:
         """Return the failed cells with their errors."""
         return [json.loads(path.read_text()) for path in sorted(self.failed.glob("*.json"))]
 
-    def scores(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield (labels, scores) of every finished cell, in a fixed order."""
+    def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
+        """Return the names and labels of the finished cells (of one method), in a fixed order."""
+        found = {}
         for path in sorted(self.cells.glob("*/scores.json")):
             labels = json.loads((path.parent / "config.json").read_text())["cell"]
-            yield labels, json.loads(path.read_text())
+            if method in (None, labels["method"]):
+                found[path.parent.name] = labels
+        return found
 
-    def scores_of(self, cell: Cell) -> dict[str, Any]:
-        """Return the scores of a finished cell."""
-        content: dict[str, Any] = json.loads((self.cells / cell.name / "scores.json").read_text())
-        return content
+    def is_compared(self, name: str, references: list[str]) -> bool:
+        """Tell whether a cell has been scored beside these retrained models."""
+        path = self.cells / name / COMPARISON
+        return path.exists() and json.loads(path.read_text())["references"] == references
+
+    def write_comparison(self, name: str, references: list[str], scores: dict[str, Any]) -> None:
+        """Keep a cell's scores beside these retrained models."""
+        content = {**scores, "references": references}
+        write_whole(self.cells / name / COMPARISON, (json.dumps(content, indent=2) + "\n").encode())
+
+    def scores_of(self, name: str) -> dict[str, Any]:
+        """Return the scores of a finished cell, beside the retrained models where there are some."""
+        folder = self.cells / name
+        scores: dict[str, Any] = json.loads((folder / "scores.json").read_text())
+        if (folder / COMPARISON).exists():
+            scores = json.loads((folder / COMPARISON).read_text()) | {"cost": scores["cost"]}
+        return scores
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value, as in the table."""
         benchmark = self.about()["benchmark"]
-        rows = []
-        for labels, scores in self.scores():
-            for found in flatten(scores):
-                rows.append({"benchmark": benchmark, **labels, **found})
+        rows: list[dict[str, Any]] = []
+        for name, labels in self.finished().items():
+            rows += [{"benchmark": benchmark, **labels, **found} for found in flatten(self.scores_of(name))]
         return rows
 
     def write_table(self) -> None:

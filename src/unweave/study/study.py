@@ -15,6 +15,7 @@ from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
 from unweave.engine.checkpoint import write_whole
 from unweave.errors import RunError, UsageError
+from unweave.evaluation import evaluate
 from unweave.methods import find_method
 from unweave.run import load_weights, unfinished, unlearn
 from unweave.study.cells import Cell, as_settings
@@ -48,6 +49,7 @@ def run_study(
             if mine and not store.is_done(cell):
                 say(f"{number + 1}/{len(cells)} {cell.name}")
                 study.run(cell)
+    study.compare_with_retrained(say)
     with store.wait_for("table"):
         store.write_table()
     return store
@@ -88,6 +90,34 @@ class _Study:
             self.store.note_failure(cell, error)
             return
         self.store.forget_failure(cell)
+
+    def compare_with_retrained(self, say: Callable[[str], None]) -> None:
+        """Score every finished cell anew beside the study's retrained models, where it has some.
+
+        A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
+        """
+        retrained = self.store.finished("retrain")
+        for name, labels in self.store.finished().items():
+            references = [other for other in retrained if other != name]
+            if not references or self.store.is_compared(name, references):
+                continue
+            with self.store.claim(f"compare.{name}") as mine:
+                if not mine or self.store.is_compared(name, references):
+                    continue
+                say(f"comparing {name} with {len(references)} retrained models")
+                task = self.task()
+                scores = evaluate(
+                    self._model(name),
+                    task.train,
+                    task.test,
+                    reference=[self._model(other) for other in references],
+                    original=self.original(labels["seed"]),
+                    device=self.device,
+                )
+                self.store.write_comparison(name, references, scores.to_dict())
+
+    def _model(self, name: str) -> nn.Module:
+        return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
 
     def _task(self) -> Task:
         return self.benchmark.load(self.data)
