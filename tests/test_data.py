@@ -129,6 +129,24 @@ def test_bad_samples_are_named(data, split, model):
         Samples((data[0], data[1].float())).labels()
 
 
+def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split, model, monkeypatch):
+    monkeypatch.setattr("unweave.data._room", lambda device: 0)
+    labels = data[1].clone()
+    labels[40] = 7
+    largest = 0
+
+    class Watched(Counted):
+        def __getitems__(self, rows):
+            nonlocal largest
+            largest = max(largest, len(rows))
+            return [self[row] for row in rows]
+
+    wrong = Split(Watched((data[0], labels)), split.forget, split.adjacent, split.remote)
+    with pytest.raises(UsageError, match="Sample 40 has the label 7"):
+        unlearn(model, wrong, method="ft", device="cpu", batch_size=8)
+    assert largest <= 16, "a check must not read more at once than a batch or a probe"
+
+
 def test_iterable_data_is_refused():
     class Stream(IterableDataset):
         def __iter__(self):

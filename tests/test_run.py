@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -39,8 +40,6 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
 
 
 def test_the_state_between_the_stages_is_kept(model, split, tmp_path):
-    import safetensors.torch
-
     unlearn(model, split, out=tmp_path / "run", device="cpu", stage1_learning_rate=1e-2)
     between = unlearn(model, split, device="cpu", stage1_learning_rate=1e-2, stage2_epochs=0).model
     kept = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "01-00000000.safetensors")
@@ -153,3 +152,12 @@ def test_tied_weights_are_saved(split, tmp_path):
     loaded = load_weights(Tied(), tmp_path / "run")
     assert torch.equal(loaded.first.weight, result.model.first.weight)
     assert loaded.first.weight is loaded.second.weight
+
+
+def test_divergence_names_the_last_good_weights(model, split, tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.engine.checkpoint.Checkpoints.due", lambda self: True)
+    with pytest.raises(RunError, match=r"in step \d+ of ascend.* last good weights are in .*safetensors"):
+        unlearn(model, split, method="ga", learning_rate=1e10, epochs=50, out=tmp_path / "run", device="cpu")
+    (kept,) = (tmp_path / "run.unfinished" / "checkpoints").glob("*.safetensors")
+    assert all(tensor.isfinite().all() for tensor in safetensors.torch.load_file(kept).values())
+    assert not (tmp_path / "run").exists()

@@ -65,6 +65,17 @@ def labels_of(data: Data) -> Tensor:
     return torch.as_tensor(labels)
 
 
+def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
+    """Refuse labels that a model with so many classes has no logit for."""
+    bad = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(bad):
+        place = int(bad[0])
+        raise UsageError(
+            f"Sample {int(rows[place])} has the label {int(labels[place])}, but the model has "
+            f"{classes} classes (0 to {classes - 1})."
+        )
+
+
 def move(data: Any, device: torch.device) -> Any:
     """Copy every tensor of a batch to a device."""
     return _map(lambda tensor: tensor.to(device, non_blocking=True), data)
@@ -138,11 +149,24 @@ class Samples:
         if shelf is not None and not shelf.add(rows):
             self._shelves[device] = None
 
-    def batch(self, rows: Tensor, device: torch.device) -> Batch:
-        """Return the samples at these positions as a batch on the device."""
+    def batch(self, rows: Tensor, device: torch.device, *, classes: int | None = None) -> Batch:
+        """Return the samples at these positions as a batch on the device.
+
+        With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
+        data that is kept on the device were checked when it was put there.)
+        """
         shelf = self._shelves.get(device)
-        data = shelf.take(rows) if shelf is not None else move(self.read(rows), device)
-        return Batch(rows=rows, data=data)
+        if shelf is not None:
+            return Batch(rows=rows, data=shelf.take(rows))
+        data = self.read(rows)
+        if classes is not None:
+            require_known_labels(labels_of(data), rows, classes)
+        return Batch(rows=rows, data=move(data, device))
+
+    def kept_labels(self, rows: Tensor, device: torch.device) -> Tensor | None:
+        """Return the labels of samples that are kept on the device, or None where none are."""
+        shelf = self._shelves.get(device)
+        return None if shelf is None else labels_of(shelf.data)[shelf.place[rows.to(device)]]
 
     def _new_shelf(self, rows: Tensor, device: torch.device) -> _Shelf | None:
         if self.varies(rows):

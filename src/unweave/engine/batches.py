@@ -37,10 +37,20 @@ class Batches:
     (3, [2, 2, 1, 2])
     """
 
-    def __init__(self, samples: Samples, rows: Tensor, *, size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        samples: Samples,
+        rows: Tensor,
+        *,
+        size: int,
+        seed: int,
+        device: torch.device,
+        classes: int | None = None,
+    ) -> None:
         if size < 1:
             raise UsageError(f"The batch size is {size}, but must be at least 1.")
-        self.samples, self.rows, self.size, self.seed, self.device = samples, rows, size, seed, device
+        self.samples, self.rows, self.size, self.seed = samples, rows, size, seed
+        self.device, self.classes = device, classes
         self._shuffled = lru_cache(maxsize=2)(self._shuffle)
 
     def __len__(self) -> int:
@@ -50,8 +60,7 @@ class Batches:
     def __getitem__(self, number: int) -> Batch:
         """Return batch ``number`` of the endless stream."""
         turn, place = divmod(number, len(self))
-        rows = self._shuffled(turn)[place * self.size : (place + 1) * self.size]
-        return self.samples.batch(rows, self.device)
+        return self._read(self._shuffled(turn)[place * self.size : (place + 1) * self.size])
 
     def several(self, step: int, count: int) -> Iterator[Batch]:
         """Yield the batches of a step that takes ``count`` of them, but never more than one pass."""
@@ -61,13 +70,15 @@ class Batches:
 
     def unshuffled(self, number: int) -> Batch:
         """Return batch ``number`` of a pass in the order of the rows."""
-        rows = self.rows[number * self.size : (number + 1) * self.size]
-        return self.samples.batch(rows, self.device)
+        return self._read(self.rows[number * self.size : (number + 1) * self.size])
 
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
         for number in range(len(self)):
             yield self.unshuffled(number)
+
+    def _read(self, rows: Tensor) -> Batch:
+        return self.samples.batch(rows, self.device, classes=self.classes)
 
     def _shuffle(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))

@@ -50,7 +50,7 @@ def run_phases(
             phase.finish()
             _ = history.rows  # raises where a value is not finite
     bench.mode("eval")
-    _require_finite(bench)
+    _require_finite(bench, "in the last step")
     return history
 
 
@@ -107,7 +107,7 @@ def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
     for number, phase in enumerate(phases[: index + 1]):
         tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
-    _require_finite(bench)
+    _require_finite(bench, f"in step {step - 1} of {phases[index].name}")
     bench.tick()
     extra = {
         "history": history.rows,
@@ -132,10 +132,10 @@ def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> Non
         phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
 
 
-def _require_finite(bench: Workbench) -> None:
+def _require_finite(bench: Workbench, when: str) -> None:
     broken = [name for name, tensor in bench.model.named_parameters() if not tensor.isfinite().all()]
     if broken:
         raise RunError(
-            f"The weights of {broken[0]} are no longer finite. Nothing was changed. "
+            f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
             "Take a smaller learning rate, and check the model's weights before the run."
         )

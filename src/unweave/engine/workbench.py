@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Batch, labels_of, reading
+from unweave.data import Batch, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
 from unweave.errors import UsageError
@@ -78,14 +78,18 @@ class Workbench:
         for subset in subsets:
             if len(self.split[subset]) == 0:
                 raise UsageError(f"This method needs {subset} data, but the split has none.")
-        rows = self.split.rows(*subsets)
-        self.split.samples.keep(rows, self.device)
-        self._check_labels(rows)
+        samples, rows = self.split.samples, self.split.rows(*subsets)
+        samples.keep(rows, self.device)
+        # Another loss may have labels of another kind; ours needs a logit for each.
+        classes = self._count_classes(rows) if self.loss is cross_entropy else None
+        kept = samples.kept_labels(rows, self.device)
+        if classes is not None and kept is not None:
+            require_known_labels(kept, rows, classes)
         if by_label:
-            labels = self.split.samples.batch(rows.to(self.device), self.device).labels.cpu()
-            rows = rows[labels.argsort(stable=True)]
+            read = kept if kept is not None else torch.cat([labels_of(samples.read(row[None])) for row in rows])
+            rows = rows[read.cpu().argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
-        return Batches(self.split.samples, rows.to(self.device), size=size, seed=seed, device=self.device)
+        return Batches(samples, rows.to(self.device), size=size, seed=seed, device=self.device, classes=classes)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""
@@ -187,22 +191,6 @@ class Workbench:
             self.cost.peak_memory_bytes = max(peak, self.cost.peak_memory_bytes or 0)
         if (held := process_memory.peak()) is not None:
             self.cost.process_memory_bytes = max(held, self.cost.process_memory_bytes or 0)
-
-    def _check_labels(self, rows: Tensor) -> None:
-        """Refuse labels that the model has no logit for, before the device stumbles over them."""
-        if self.loss is not cross_entropy:
-            return
-        classes = self._count_classes(rows)
-        samples = self.split.samples
-        for some in rows.split(65536):
-            labels = labels_of(samples.batch(some.to(self.device), self.device).data)
-            bad = ((labels < 0) | (labels >= classes)).nonzero()
-            if len(bad):
-                place = int(bad[0])
-                raise UsageError(
-                    f"Sample {int(some[place])} has the label {int(labels[place])}, but the model has "
-                    f"{classes} classes (0 to {classes - 1})."
-                )
 
     def _count_classes(self, rows: Tensor) -> int:
         if self._classes is None:

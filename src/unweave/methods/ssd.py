@@ -56,7 +56,9 @@ class Dampen(Phase):
         kept = bench.batches("adjacent", "remote", size=s.batch_size, by_label=by_label)
         self.forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
         rows = torch.cat([kept.rows, self.forget.rows])
-        self.everything = Batches(kept.samples, rows, size=s.batch_size, seed=kept.seed, device=bench.device)
+        self.everything = Batches(
+            kept.samples, rows, size=s.batch_size, seed=kept.seed, device=bench.device, classes=kept.classes
+        )
         self.steps = len(self.everything) + len(self.forget)
         bench.mode(s.normalisation)
 

@@ -1,16 +1,14 @@
-"""Scores and attacks for a saved model: what ``unweave evaluate`` and ``unweave audit`` do.
+"""Shadow models: trained by the benchmark's recipe on random halves of the forget and adjacent data (of training and
+test data together), then unlearned by the method that the examined model was unlearned by.
 
-The strongest attack, U-LiRA, needs shadow models: trained by the benchmark's recipe on random halves of the forget and
-adjacent data (of training and test data together), then unlearned by the method that the model was unlearned by. They
-are made once and kept in a folder, so that an audit that was stopped, or that wants more of them, goes on where it was.
+They are made once and kept in a folder, so that an audit that was stopped, or that wants more of them, goes on.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,146 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset
 
-from unweave.benchmarks import Benchmark, Task, find_benchmark
+from unweave.audit.subject import Subject
+from unweave.benchmarks import Benchmark, Task
 from unweave.data import Samples
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import write_whole
 from unweave.errors import UsageError
-from unweave.evaluation import QUESTIONS, BeforeStage2, Metric, RelearnSettings, Scores, evaluate, predict
+from unweave.evaluation import Metric, predict
 from unweave.evaluation import attack as attacks
 from unweave.evaluation.attack import FEWEST
 from unweave.evaluation.predictions import array
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
-from unweave.methods import find_method
-from unweave.run import load_weights, unlearn
+from unweave.run import unlearn
 from unweave.split import Split
 
 TARGETS = ("forget", "adjacent")
 CHANCE = {"auc": 0.5, "balanced_accuracy": 0.5, **attacks.RATES}  # of a model that never saw the samples
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """A model to examine, its data, and what is known of how it came about."""
-
-    model: nn.Module
-    train: Split
-    test: Split | None
-    benchmark: Benchmark | None = None
-    method: str = "original"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    before_stage2: BeforeStage2 | None = None
-
-    def same_architecture(self) -> nn.Module:
-        """Return a model to load other weights into."""
-        if self.benchmark is None:
-            raise UsageError("Further models can be loaded for a benchmark only. Use unweave.evaluate in Python.")
-        return self.benchmark.model()
-
-
-def load_subject(
-    path: Path | None,
-    *,
-    benchmark: str | None = None,
-    split: Path | None = None,
-    data: Path | None = None,
-    source: str | None = None,
-    method: str | None = None,
-) -> Subject:
-    """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
-
-    ``split`` is a file of indices that replaces the benchmark's training split. ``source`` names a function of yours,
-    ``module:function``, that returns (model, training split, test split or None); then no benchmark is needed, and
-    ``path``, if given, holds weights for that model. ``method`` says how a model that comes as a file was unlearned.
-    """
-    config = _config(path)
-    if source is not None:
-        model, train, test = _call(source)
-        return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
-    name = benchmark or config.get("benchmark")
-    if path is None or name is None:
-        raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
-    chosen = find_benchmark(name)
-    task = chosen.load(data)
-    train = Split.load(split, task.train.samples.dataset) if split else task.train
-    if "split" in config and split is None and config["split"] != train.hash:
-        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
-    by = find_method(method or config.get("method", "original"))
-    known = config.get("method") == by.name
-    settings = config.get("settings", {}) if known else chosen.settings_for(by, None)
-    return Subject(
-        model=load_weights(chosen.model(), path),
-        train=train,
-        test=task.test,
-        benchmark=chosen,
-        method=by.name,
-        settings=settings,
-        seed=config.get("seed", 0),
-        before_stage2=_before_stage2(path, chosen, config),
-    )
-
-
-def examine(
-    subject: Subject,
-    *,
-    references: Sequence[Path] = (),
-    retrain: int = 0,
-    original: Path | None = None,
-    questions: Sequence[str] = ("membership", "reference"),
-    relearn: RelearnSettings | None = None,
-    resamples: int = 200,
-    seed: int = 0,
-    device: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Scores:
-    """Evaluate a saved model; ``retrain`` trains that many references by the benchmark's recipe."""
-    models = [load_weights(subject.same_architecture(), path) for path in references]
-    for number in range(retrain):
-        say(f"retraining reference {number + 1} of {retrain}")
-        # Other seeds than the model's own: a retrained model is another draw, not the same one.
-        models.append(_retrained(subject, seed=1000 + number, device=device))
-    return evaluate(
-        subject.model,
-        subject.train,
-        subject.test,
-        reference=models,
-        original=load_weights(subject.same_architecture(), original) if original else None,
-        before_stage2=subject.before_stage2,
-        questions=questions,
-        relearn=relearn,
-        resamples=resamples,
-        seed=seed,
-        device=device,
-    )
-
-
-def audit(
-    subject: Subject,
-    *,
-    shadows: int = 16,
-    folder: Path | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    device: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
-    **more: Any,
-) -> Scores:
-    """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
-    scores = examine(subject, questions=QUESTIONS, resamples=resamples, seed=seed, device=device, say=say, **more)
-    if note := _no_shadows(subject, shadows):
-        extra = [m for s in TARGETS for m in attacks.absent("mia_ulira", split="train", subset=s, note=note)]
-    else:
-        pool = Pool(subject)
-        made = make_shadows(subject, pool, shadows, folder=folder, seed=seed, device=device, say=say)
-        extra = shadow_metrics(subject, pool, made, resamples=resamples, seed=seed, device=device)
-    places = {metric.place for metric in extra}
-    return Scores(
-        scores.values,
-        [*(metric for metric in scores.metrics if metric.place not in places), *extra],
-        observed=scores.observed,
-    )
 
 
 class Pool:
@@ -297,18 +172,8 @@ def _shadow(
     ).model
 
 
-def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
-    benchmark = subject.benchmark
-    if benchmark is None:
-        raise UsageError("Retraining needs a benchmark's recipe. Give retrained weights with --reference.")
-    settings = benchmark.settings_for(find_method("retrain"), None)
-    initial = benchmark.initial(seed)
-    return unlearn(
-        initial, subject.train, "retrain", seed=seed, initial=lambda: initial, device=device, progress=False, **settings
-    ).model
-
-
-def _no_shadows(subject: Subject, shadows: int) -> str:
+def obstacle(subject: Subject, shadows: int) -> str:
+    """Say why there can be no shadow models; empty if there can."""
     if not shadows:
         return "No shadow models were asked for."
     if subject.benchmark is None:
@@ -342,37 +207,3 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
     changed = sorted(key for key, value in json.loads(json.dumps(kind)).items() if before.get(key) != value)
     if changed:
         raise UsageError(f"{folder} holds shadow models with another {', '.join(changed)}. Choose another folder.")
-
-
-def _config(path: Path | None) -> dict[str, Any]:
-    """Read what a run folder says about itself; nothing for a plain file."""
-    if path is None or not path.is_dir():
-        return {}
-    try:
-        content = json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no folder of a run: its config.json cannot be read ({error}).") from error
-    return content if isinstance(content, dict) else {}
-
-
-def _before_stage2(path: Path, benchmark: Benchmark, config: Mapping[str, Any]) -> BeforeStage2 | None:
-    """Take the weights between the stages from the checkpoint that a two-stage run keeps."""
-    file = path / "checkpoints" / "01-00000000.safetensors"
-    settings = config.get("settings", {})
-    if "alpha" not in settings or "mean_sign" not in settings or not file.exists():
-        return None
-    tensors = safetensors.torch.load_file(file)
-    model = benchmark.model()
-    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
-    return BeforeStage2(model, alpha=settings["alpha"], mean_sign=settings["mean_sign"])
-
-
-def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
-    module, colon, function = source.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)() if colon else None
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{source} cannot be called: {error}") from error
-    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[0], nn.Module):
-        raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
-    return found

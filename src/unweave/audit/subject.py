@@ -1,0 +1,116 @@
+"""What is examined: a saved model, its data, and what is known of how it came about."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import nn
+
+from unweave.benchmarks import Benchmark, find_benchmark
+from unweave.errors import UsageError
+from unweave.evaluation import BeforeStage2
+from unweave.methods import find_method
+from unweave.run import load_weights
+from unweave.split import Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model to examine, its data, and what is known of how it came about."""
+
+    model: nn.Module
+    train: Split
+    test: Split | None
+    benchmark: Benchmark | None = None
+    method: str = "original"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    before_stage2: BeforeStage2 | None = None
+
+    def same_architecture(self) -> nn.Module:
+        """Return a model to load other weights into."""
+        if self.benchmark is None:
+            raise UsageError("Further models can be loaded for a benchmark only. Use unweave.evaluate in Python.")
+        return self.benchmark.model()
+
+
+def load_subject(
+    path: Path | None,
+    *,
+    benchmark: str | None = None,
+    split: Path | None = None,
+    data: Path | None = None,
+    source: str | None = None,
+    method: str | None = None,
+) -> Subject:
+    """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
+
+    ``split`` is a file of indices that replaces the benchmark's training split. ``source`` names a function of yours,
+    ``module:function``, that returns (model, training split, test split or None); then no benchmark is needed, and
+    ``path``, if given, holds weights for that model. ``method`` says how a model that comes as a file was unlearned.
+    """
+    config = _config(path)
+    if source is not None:
+        model, train, test = _call(source)
+        return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
+    name = benchmark or config.get("benchmark")
+    if path is None or name is None:
+        raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
+    chosen = find_benchmark(name)
+    task = chosen.load(data)
+    train = Split.load(split, task.train.samples.dataset) if split else task.train
+    if "split" in config and split is None and config["split"] != train.hash:
+        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
+    by = find_method(method or config.get("method", "original"))
+    known = config.get("method") == by.name
+    settings = config.get("settings", {}) if known else chosen.settings_for(by, None)
+    return Subject(
+        model=load_weights(chosen.model(), path),
+        train=train,
+        test=task.test,
+        benchmark=chosen,
+        method=by.name,
+        settings=settings,
+        seed=config.get("seed", 0),
+        before_stage2=_before_stage2(path, chosen, config),
+    )
+
+
+def _config(path: Path | None) -> dict[str, Any]:
+    """Read what a run folder says about itself; nothing for a plain file."""
+    if path is None or not path.is_dir():
+        return {}
+    try:
+        content = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is no folder of a run: its config.json cannot be read ({error}).") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _before_stage2(path: Path, benchmark: Benchmark, config: Mapping[str, Any]) -> BeforeStage2 | None:
+    """Take the weights between the stages from the checkpoint that a two-stage run keeps."""
+    file = path / "checkpoints" / "01-00000000.safetensors"
+    settings = config.get("settings", {})
+    if "alpha" not in settings or "mean_sign" not in settings or not file.exists():
+        return None
+    tensors = safetensors.torch.load_file(file)
+    model = benchmark.model()
+    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
+    return BeforeStage2(model, alpha=settings["alpha"], mean_sign=settings["mean_sign"])
+
+
+def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
+    module, colon, function = source.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)() if colon else None
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{source} cannot be called: {error}") from error
+    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[0], nn.Module):
+        raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
+    return found
