@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from unweave.errors import UsageError
+from unweave.randomness import own_random_numbers
+from unweave.trees import byte_size, join, map_tensors, same, shapes, tensors_of
 
 Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -78,7 +80,7 @@ def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
 
 def move(data: Any, device: torch.device) -> Any:
     """Copy every tensor of a batch to a device."""
-    return _map(lambda tensor: tensor.to(device, non_blocking=True), data)
+    return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), data)
 
 
 class Samples:
@@ -134,11 +136,8 @@ class Samples:
             return False
         if self._varies is None:
             some = rows[:16].cpu()
-            # A transform may draw from the global generators; the caller's stay as they were.
-            with torch.random.fork_rng(devices=[]):
-                state = np.random.get_state()  # noqa: NPY002
-                self._varies = not _same(self.read(some), self.read(some))
-                np.random.set_state(state)  # noqa: NPY002
+            with own_random_numbers():  # a transform may draw from the global generators
+                self._varies = not same(self.read(some), self.read(some))
         return self._varies
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
@@ -172,7 +171,7 @@ class Samples:
         if self.varies(rows):
             return None
         one = self.read(rows[:1].cpu())
-        if _bytes(one) * len(self) > _room(device):
+        if byte_size(one) * len(self) > _room(device):
             return None
         return _Shelf(self, device)
 
@@ -196,19 +195,19 @@ class _Shelf:
         if len(new) == 0:
             return True
         read = [self.samples.read(chunk.cpu()) for chunk in new.split(1024)]
-        if len({_shape(data) for data in [*read, *([] if self.data is None else [self.data])]}) > 1:
+        if len({shapes(data) for data in [*read, *([] if self.data is None else [self.data])]}) > 1:
             return False
-        data = _join(read)
+        data = join(read)
         _require_finite(data, new)
         start = 0 if self.data is None else len(labels_of(self.data))
         data = move(data, self.device)
-        self.data = data if self.data is None else _join([self.data, data])
+        self.data = data if self.data is None else join([self.data, data])
         self.place[new] = torch.arange(start, start + len(new), device=self.device)
         return True
 
     def take(self, rows: Tensor) -> Any:
         places = self.place[rows.to(self.device)]
-        return _map(lambda tensor: tensor[places], self.data)
+        return map_tensors(lambda tensor: tensor[places], self.data)
 
 
 class _Columns:
@@ -225,10 +224,10 @@ class _Columns:
         return self.length
 
     def __getitem__(self, position: int) -> Any:
-        return _map(lambda tensor: tensor[position], self.data)
+        return map_tensors(lambda tensor: tensor[position], self.data)
 
     def batch(self, rows: Tensor) -> Data:
-        data: Data = _map(lambda tensor: tensor[rows.to(tensor.device)], self.data)
+        data: Data = map_tensors(lambda tensor: tensor[rows.to(tensor.device)], self.data)
         return data
 
     def whole(self) -> Data:
@@ -317,45 +316,6 @@ def _tensor(name: str, value: Any) -> Any:
             f"Column {name!r} holds {type(value).__name__}, which is no tensor. Convert it with a transform "
             "(for images: to a tensor) or remove the column."
         ) from error
-
-
-def _map(function: Callable[[Tensor], Any], data: Any) -> Any:
-    if isinstance(data, Tensor):
-        return function(data)
-    if isinstance(data, Mapping):
-        return {name: _map(function, value) for name, value in data.items()}
-    if isinstance(data, tuple | list):
-        return tuple(_map(function, value) for value in data)
-    return data
-
-
-def tensors_of(data: Any) -> list[Tensor]:
-    """Return every tensor in a batch, in order."""
-    found: list[Tensor] = []
-    _map(found.append, data)
-    return found
-
-
-def _join(parts: list[Any]) -> Any:
-    first = parts[0]
-    if isinstance(first, Tensor):
-        return torch.cat(parts)
-    if isinstance(first, Mapping):
-        return {name: _join([part[name] for part in parts]) for name in first}
-    return tuple(_join(list(values)) for values in zip(*parts, strict=True))
-
-
-def _shape(data: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(tensor.shape[1:]) for tensor in tensors_of(data))
-
-
-def _same(first: Any, second: Any) -> bool:
-    pairs = list(zip(tensors_of(first), tensors_of(second), strict=True))
-    return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
-
-
-def _bytes(data: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(data))
 
 
 def _room(device: torch.device) -> int:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import numpy as np
-import torch
 from accelerate.utils import set_seed
 from torch import Tensor
 
@@ -18,6 +14,7 @@ from unweave.engine.phase import Phase
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Cost, Workbench
 from unweave.errors import RunError, UsageError
+from unweave.randomness import own_random_numbers
 
 
 def run_phases(
@@ -37,7 +34,7 @@ def run_phases(
     history = History(list(done.extra["history"]) if done else None)
     if done:
         _restore(bench, phases, done)
-    with _own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
+    with own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
         for index, phase in enumerate(phases):
             if done and index < done.phase:
                 continue
@@ -89,18 +86,6 @@ def _run_steps(
             line.show(number + 1, history.rows[-1])
         if checkpoints and checkpoints.due():
             checkpoints.save(_checkpoint(bench, phases, index, number + 1, history))
-
-
-@contextmanager
-def _own_random_numbers(device: torch.device) -> Iterator[None]:
-    """Leave the caller's random generators (torch, NumPy, Python) as they were."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        try:
-            yield
-        finally:
-            random.setstate(python_state)
-            np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History) -> Checkpoint:

@@ -1,0 +1,29 @@
+"""The caller's random generators are not ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def own_random_numbers(device: torch.device | None = None) -> Iterator[None]:
+    """Leave the caller's generators (torch, NumPy, Python) as they were, whatever is drawn inside.
+
+    >>> random.seed(1)
+    >>> with own_random_numbers():
+    ...     inside = random.random()
+    >>> random.random() == inside
+    True
+    """
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[device] if device is not None and device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002

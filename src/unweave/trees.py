@@ -1,0 +1,53 @@
+"""Batches are tensors in tuples and mappings: what is done to all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def map_tensors(function: Callable[[Tensor], Any], data: Any) -> Any:
+    """Apply a function to every tensor of a batch, and keep its form."""
+    if isinstance(data, Tensor):
+        return function(data)
+    if isinstance(data, Mapping):
+        return {name: map_tensors(function, value) for name, value in data.items()}
+    if isinstance(data, tuple | list):
+        return tuple(map_tensors(function, value) for value in data)
+    return data
+
+
+def tensors_of(data: Any) -> list[Tensor]:
+    """Return every tensor in a batch, in order."""
+    found: list[Tensor] = []
+    map_tensors(found.append, data)
+    return found
+
+
+def join(parts: list[Any]) -> Any:
+    """Put batches of one form behind each other."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts)
+    if isinstance(first, Mapping):
+        return {name: join([part[name] for part in parts]) for name in first}
+    return tuple(join(list(values)) for values in zip(*parts, strict=True))
+
+
+def shapes(data: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shape of a sample: that of every tensor, without the first dimension."""
+    return tuple(tuple(tensor.shape[1:]) for tensor in tensors_of(data))
+
+
+def same(first: Any, second: Any) -> bool:
+    """Tell whether two batches hold the same values; NaN equals NaN."""
+    pairs = list(zip(tensors_of(first), tensors_of(second), strict=True))
+    return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+
+
+def byte_size(data: Any) -> int:
+    """Return how much memory the tensors of a batch take."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(data))
