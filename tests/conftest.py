@@ -40,7 +40,7 @@ def model():
 def digits():
     """The embedded benchmark, its data, and its trained model for seed 0."""
     benchmark = find_benchmark("digits")
-    task = benchmark.load(None)
+    task = benchmark.load()
     return benchmark, task, benchmark.train(task, seed=0, device="cpu")
 
 

@@ -269,7 +269,7 @@ def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"config\.json cannot be read"):
         load_subject(tmp_path / "empty", benchmark="digits")
-    task = find_benchmark("digits").load(None)
+    task = find_benchmark("digits").load()
     Split(task.train.samples, [0, 1], [2, 3]).save(tmp_path / "split.json")
     other = load_subject(run_folder, split=tmp_path / "split.json")
     assert len(other.train.forget) == 2

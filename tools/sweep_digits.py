@@ -42,7 +42,7 @@ def part(split: Split, rows: np.ndarray) -> Split:
 def main() -> None:
     """Print the best of every grid."""
     benchmark = find_benchmark("digits")
-    whole = benchmark.load(None)
+    whole = benchmark.load()
     order = np.random.default_rng(SEED).permutation(len(whole.train.samples))
     fifth = len(order) // 5
     kept, held = part(whole.train, np.sort(order[fifth:])), part(whole.train, np.sort(order[:fifth]))

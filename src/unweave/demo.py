@@ -36,7 +36,7 @@ class Demo:
 def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str], None]) -> Demo:
     """Run the demo and write its scores and its picture into a folder."""
     benchmark = find_benchmark("digits")
-    task = benchmark.load(None)
+    task = benchmark.load()
     scores: dict[str, list[dict[str, Any]]] = {}
     panels: dict[str, nn.Module] = {}
     entanglement = ""

@@ -45,15 +45,17 @@ def load_subject(
     *,
     benchmark: str | None = None,
     split: Path | None = None,
-    data: Path | None = None,
+    data: str | None = None,
+    options: Mapping[str, Any] | None = None,
     source: str | None = None,
     method: str | None = None,
 ) -> Subject:
     """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
 
-    ``split`` is a file of indices that replaces the benchmark's training split. ``source`` names a function of yours,
-    ``module:function``, that returns (model, training split, test split or None); then no benchmark is needed, and
-    ``path``, if given, holds weights for that model. ``method`` says how a model that comes as a file was unlearned.
+    ``options`` are the benchmark's, where a run folder does not know them. ``split`` is a file of indices that
+    replaces the benchmark's training split. ``source`` names a function of yours, ``module:function``, that returns
+    (model, training split, test split or None); then no benchmark is needed, and ``path``, if given, holds weights for
+    that model. ``method`` says how a model that comes as a file was unlearned.
     """
     config = _config(path)
     if source is not None:
@@ -62,8 +64,9 @@ def load_subject(
     name = benchmark or config.get("benchmark")
     if path is None or name is None:
         raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
-    chosen = find_benchmark(name)
-    task = chosen.load(data)
+    known_options = config.get("options", {}) if config.get("benchmark") == name else {}
+    chosen = find_benchmark(name, data=data, options=options or known_options)
+    task = chosen.load()
     train = Split.load(split, task.train.samples.dataset) if split else task.train
     if "split" in config and split is None and config["split"] != train.hash:
         raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")

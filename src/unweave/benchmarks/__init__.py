@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from unweave.benchmarks.benchmark import Benchmark, Task
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from unweave.benchmarks.benchmark import Benchmark, Definition, Task
 from unweave.benchmarks.digits import DIGITS
 from unweave.errors import unknown
 
-__all__ = ["BENCHMARKS", "Benchmark", "Task", "find_benchmark"]
+__all__ = ["BENCHMARKS", "Benchmark", "Definition", "Task", "find_benchmark"]
 
-BENCHMARKS: dict[str, Benchmark] = {"digits": DIGITS}
+BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in (DIGITS,)}
 
 
-def find_benchmark(name: str) -> Benchmark:
-    """Return the benchmark of that name."""
+def find_benchmark(
+    name: str, *, data: str | os.PathLike[str] | None = None, options: Mapping[str, Any] | None = None
+) -> Benchmark:
+    """Return the benchmark of that name, with its options chosen. ``data`` is where its data sets lie.
+
+    >>> find_benchmark("digits").title
+    'digits'
+    """
     if name not in BENCHMARKS:
         raise unknown("benchmark", name, BENCHMARKS)
-    return BENCHMARKS[name]
+    return BENCHMARKS[name].choose(options or {}, data=None if data is None else os.fspath(data))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -15,7 +15,11 @@ from unweave.engine import Workbench, run_phases
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method
 from unweave.methods.descent import Descent, DescentSettings
+from unweave.settings import Settings, setting
 from unweave.split import SUBSETS, Split
+
+# Values by method, profile and setting.
+MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +40,37 @@ class Train(Descent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """What a user can choose of every benchmark; most have more."""
+
+    small: bool = setting(False, help="Little data and a tiny model, to try everything on two cores in minutes.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Everything needed to train a model and to make it forget.
+    """Everything needed to train a model and to make it forget, with all options chosen.
 
     ``settings`` holds, for each method, the values that fit this benchmark, by profile; they stand above the
-    method's own profile of that name.
+    method's own profile of that name. ``notes`` say what a reader of its numbers must know: which data, which model,
+    where its initial weights come from.
     """
 
     name: str
-    summary: str
-    load: Callable[[Path | None], Task]
+    load: Callable[[], Task]
     model: Callable[[], nn.Module]
     recipe: DescentSettings
-    settings: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    settings: MethodSettings = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The name, with the options that differ from the default."""
+        return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
+
+    def about(self) -> dict[str, Any]:
+        """Return what a run's configuration says of its benchmark."""
+        return {"benchmark": self.name, "options": dict(self.options), "notes": dict(self.notes)}
 
     def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
@@ -80,3 +102,24 @@ class Benchmark:
             progress=ProgressLine(show=progress, title=self.name),
         )
         return model.to("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A benchmark before its options are chosen: one object at the end of one file in ``benchmarks/``.
+
+    ``build`` makes the benchmark from its options and the place of the data: a folder, ``hub`` or ``hub:OWNER/NAME``,
+    or None where none was given. It reads nothing yet.
+    """
+
+    name: str
+    summary: str
+    build: Callable[[Any, str | None], Benchmark]
+    options: type[Options] = Options
+
+    def choose(self, values: Mapping[str, Any], *, data: str | None) -> Benchmark:
+        """Return the benchmark with these options."""
+        chosen = self.options.parse(values)
+        default = self.options().to_dict()
+        different = {name: value for name, value in chosen.to_dict().items() if value != default[name]}
+        return dataclasses.replace(self.build(chosen, data), options=different)

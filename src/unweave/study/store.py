@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -36,19 +36,23 @@ class Store:
         self.table = folder / "results.parquet"
 
     @classmethod
-    def create(cls, folder: Path, benchmark: str) -> Store:
+    def create(cls, folder: Path, benchmark: str, *, options: Mapping[str, Any] | None = None) -> Store:
         """Open a study's folder for writing, or make it. A folder with other content is refused."""
         store = cls(folder)
+        options = dict(options or {})
         if (folder / "study.json").exists():
-            found = store.about()["benchmark"]
-            if found != benchmark:
-                raise UsageError(f"{folder} holds a study of {found}, not of {benchmark}. Choose another --out.")
+            about = store.about()
+            found = _title(about["benchmark"], about.get("options", {}))
+            if found != _title(benchmark, options):
+                raise UsageError(
+                    f"{folder} holds a study of {found}, not of {_title(benchmark, options)}. Choose another --out."
+                )
         elif folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
         for path in (store.cells, store.failed, store.models, folder / "locks"):
             path.mkdir(parents=True, exist_ok=True)
         if not (folder / "study.json").exists():
-            about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark}
+            about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark, "options": options}
             write_whole(folder / "study.json", (json.dumps(about, indent=2) + "\n").encode())
         return store
 
@@ -147,7 +151,8 @@ class Store:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value, as in the table."""
-        benchmark = self.about()["benchmark"]
+        about = self.about()
+        benchmark = _title(about["benchmark"], about.get("options", {}))
         rows: list[dict[str, Any]] = []
         for name, labels in self.finished().items():
             rows += [{"benchmark": benchmark, **labels, **found} for found in flatten(self.scores_of(name))]
@@ -170,6 +175,10 @@ class Store:
         path = self.folder / "provenance.json"
         runs = json.loads(path.read_text())["runs"] if path.exists() else []
         write_whole(path, (json.dumps({"runs": [*runs, content]}, indent=2) + "\n").encode())
+
+
+def _title(benchmark: str, options: Mapping[str, Any]) -> str:
+    return " ".join([benchmark, *(f"{name}={value}" for name, value in options.items())])
 
 
 def describe(cell: Cell, profile: str) -> dict[str, Any]:

@@ -28,7 +28,6 @@ def run_study(
     cells: Sequence[Cell],
     out: Path,
     *,
-    data: Path | None = None,
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Store:
@@ -37,8 +36,8 @@ def run_study(
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
     process died is resumed from its checkpoint by the next one.
     """
-    store = Store.create(out, benchmark.name)
-    study = _Study(benchmark, store, data=data, device=device)
+    store = Store.create(out, benchmark.name, options=benchmark.options)
+    study = _Study(benchmark, store, device=device)
     if not all(store.is_done(cell) for cell in cells):
         with store.wait_for("provenance"):
             store.write_provenance(provenance(pick_device(device)))
@@ -58,8 +57,8 @@ def run_study(
 class _Study:
     """What the cells of one process share: the data and the trained originals."""
 
-    def __init__(self, benchmark: Benchmark, store: Store, *, data: Path | None, device: str | None) -> None:
-        self.benchmark, self.store, self.data, self.device = benchmark, store, data, device
+    def __init__(self, benchmark: Benchmark, store: Store, *, device: str | None) -> None:
+        self.benchmark, self.store, self.device = benchmark, store, device
         self.original = cache(self._original)
         self.task = cache(self._task)
 
@@ -79,7 +78,7 @@ class _Study:
                 initial=lambda: self.benchmark.initial(cell.seed),
                 device=self.device,
                 about={
-                    "benchmark": self.benchmark.name,
+                    **self.benchmark.about(),
                     "unweave": __version__,
                     "torch": torch.__version__,
                     "cell": describe(cell, cell.profile or next(iter(method.profiles))),
@@ -120,7 +119,7 @@ class _Study:
         return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
 
     def _task(self) -> Task:
-        return self.benchmark.load(self.data)
+        return self.benchmark.load()
 
     def _original(self, seed: int) -> nn.Module:
         """Return the trained original of a seed, training it if no process has yet."""

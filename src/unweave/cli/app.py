@@ -1,0 +1,97 @@
+"""What every command shares: the application, its consoles, options that recur, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from unweave._version import __version__
+from unweave.benchmarks import Benchmark, find_benchmark
+from unweave.errors import RunError, UsageError
+
+app = typer.Typer(
+    name="unweave",
+    help="Make a trained model forget part of its data, and keep what looks like it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+out_console, err_console = Console(), Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
+BenchmarkName = Annotated[str, typer.Argument(help="A name from `unweave benchmarks`.")]
+DataFolder = Annotated[
+    str | None,
+    typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets; hub: the Hugging Face Hub."),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
+]
+Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
+
+
+def main() -> None:
+    """Run the command line; end with code 2 for wrong usage and 1 when the work failed."""
+    try:
+        app()
+    except UsageError as error:
+        _fail(error, code=2)
+    except (RunError, OSError) as error:
+        _fail(error, code=1)
+
+
+def _fail(error: Exception, *, code: int) -> None:
+    err_console.print(f"unweave: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unweave {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Make a trained model forget part of its data, and keep what looks like it."""
+
+
+def say(text: str) -> None:
+    """Tell a person on standard error."""
+    err_console.print(text, style="dim", markup=False, highlight=False)
+
+
+def words(text: str) -> list[str]:
+    """Split words joined by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """Split KEY=VALUE texts."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"Expected KEY=VALUE, not {text!r}.")
+        found[key.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def chosen_options(options: list[str] | None, small: bool) -> dict[str, Any]:
+    """Return a benchmark's options as the command line gave them."""
+    return {**pairs(options or []), **({"small": True} if small else {})}
+
+
+def benchmark_of(name: str, *, data: str | None, options: list[str] | None, small: bool) -> Benchmark:
+    """Return the benchmark that a command names."""
+    return find_benchmark(name, data=data, options=chosen_options(options, small))

@@ -1,0 +1,82 @@
+"""`unweave methods` and `unweave benchmarks`: what there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from unweave.benchmarks import BENCHMARKS, find_benchmark
+from unweave.cli.app import AsJson, app, out_console
+from unweave.methods import all_methods, find_method
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show this method's settings and profiles.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the methods, or the settings of one."""
+    chosen = [find_method(name)] if name else list(all_methods().values())
+    if as_json:
+        content = [
+            {
+                "name": method.name,
+                "summary": method.summary,
+                "needs": list(method.needs),
+                "profiles": {profile: dict(values) for profile, values in method.profiles.items()},
+                "settings": method.settings.describe(),
+            }
+            for method in chosen
+        ]
+        typer.echo(json.dumps(content[0] if name else content))
+        return
+    if name is None:
+        out_console.print(_listing((method.name, method.summary) for method in chosen))
+        return
+    method = chosen[0]
+    out_console.print(f"{method.name}: {method.summary}\n", highlight=False, markup=False)
+    for row in method.settings.describe():
+        limits = f", {row['limits']}" if row["limits"] else ""
+        typer.echo(f"{row['name']} = {row['default']}  ({row['type']}{limits})\n    {row['help']}")
+    for profile, values in method.profiles.items():
+        text = ", ".join(f"{key}={value}" for key, value in values.items()) or "the defaults above"
+        out_console.print(f"\nprofile {profile}: {text}", highlight=False, markup=False)
+
+
+@app.command()
+def benchmarks(
+    name: Annotated[str | None, typer.Argument(help="Show this benchmark's recipe and settings.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the benchmarks, or what one consists of."""
+    if name is None:
+        if as_json:
+            typer.echo(json.dumps([{"name": entry.name, "summary": entry.summary} for entry in BENCHMARKS.values()]))
+        else:
+            out_console.print(_listing((entry.name, entry.summary) for entry in BENCHMARKS.values()))
+        return
+    benchmark = find_benchmark(name)
+    content: dict[str, Any] = {
+        "name": name,
+        "summary": BENCHMARKS[name].summary,
+        "options": BENCHMARKS[name].options.describe(),
+        "recipe": benchmark.recipe.to_dict(),
+        "settings": benchmark.settings,
+    }
+    if as_json:
+        typer.echo(json.dumps(content))
+        return
+    out_console.print(f"{name}: {content['summary']}\n", highlight=False, markup=False)
+    for row in content["options"]:
+        typer.echo(f"--option {row['name']}={row['default']}  ({row['type']})\n    {row['help']}")
+    out_console.print_json(json.dumps({key: content[key] for key in ("recipe", "settings")}))
+
+
+def _listing(rows: Any) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, summary in rows:
+        table.add_row(name, summary)
+    return table

@@ -1,0 +1,100 @@
+"""`unweave demo` and `unweave run`: train, unlearn, evaluate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from unweave._version import __version__
+from unweave.cli.app import (
+    AsJson,
+    BenchmarkName,
+    DataFolder,
+    Device,
+    Options,
+    Small,
+    app,
+    benchmark_of,
+    out_console,
+    pairs,
+    say,
+)
+from unweave.demo import MARK, run_demo
+from unweave.methods import find_method
+from unweave.report import accuracy_table
+from unweave.run import check_request, refuse_existing, unlearn
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")] = Path("unweave-demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many times, with other random numbers.")] = 3,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a digit in a minute: train on embedded data, unlearn in four ways, compare."""
+    if out.exists() and not (out / MARK).exists():
+        refuse_existing(out)
+    done = run_demo(out, seeds=seeds, device=device, say=say)
+    if as_json:
+        typer.echo(json.dumps(done.scores))
+        return
+    out_console.print(f"\n{done.entanglement}\n", highlight=False, markup=False)
+    out_console.print(accuracy_table(done.scores))
+    out_console.print(f"\n{done.meaning()}\n", highlight=False)
+    out_console.print(f"Picture: {out / 'forget-losses.png'}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def run(
+    benchmark: BenchmarkName,
+    out: Annotated[Path, typer.Option(help="Folder to write; must not hold anything yet.")],
+    method: Annotated[str, typer.Option(help="A name from `unweave methods`.")] = "two-stage",
+    profile: Annotated[str | None, typer.Option(help="Named set of values of the method.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of training and unlearning.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; repeatable."),
+    ] = None,
+    data: DataFolder = None,
+    options: Options = None,
+    small: Small = False,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
+    chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
+    values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
+    chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_request(device=device, precision=precision, out=out, resume=resume)
+    task = task_source.load()
+    original = task_source.train(task, seed=seed, device=device)
+    result = unlearn(
+        original,
+        task.train,
+        chosen,
+        profile=profile,
+        seed=seed,
+        out=out,
+        resume=resume,
+        test=task.test,
+        initial=lambda: task_source.initial(seed),
+        device=device,
+        precision=precision,  # type: ignore[arg-type]
+        about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+        **values,
+    )
+    if as_json:
+        scores = result.scores.to_dict() if result.scores else {}
+        typer.echo(json.dumps({**scores, "cost": result.cost.to_dict(), "out": str(out)}))
+        return
+    out_console.print(str(result.scores), highlight=False, markup=False)
+    out_console.print(
+        f"\nWritten to {out} in {result.cost.seconds:.1f} s of unlearning.", highlight=False, markup=False
+    )
