@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Cost, History, Workbench, run_phases
+from unweave.engine import CollapseError, Cost, Guard, History, Limits, Workbench, run_phases
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Precision
@@ -29,9 +29,15 @@ from unweave.split import Split
 __all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
 
 
+LIMITS = Limits()
+
+
 @dataclass(frozen=True)
 class Result:
-    """What a run gave: the unlearned model, everything that was logged, and what it cost."""
+    """What a run gave: the unlearned model, everything that was logged, and what it cost.
+
+    ``checks`` is what the guard saw: losses and accuracies of held samples, by phase and step.
+    """
 
     model: nn.Module
     history: History
@@ -39,6 +45,7 @@ class Result:
     method: str
     settings: Settings
     scores: Scores | None = None  # where an output folder was asked for
+    checks: tuple[Mapping[str, Any], ...] = ()
 
 
 def unlearn(
@@ -56,6 +63,7 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "float32",
     progress: bool | None = None,
+    limits: Limits | Mapping[str, Any] | None = LIMITS,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -68,7 +76,8 @@ def unlearn(
     it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``, from a checkpoint that
     is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
-    configuration on record.
+    configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
+    `CollapseError`; None: it is not.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -79,6 +88,7 @@ def unlearn(
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
     chosen.check(split)
+    limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     where = check_request(device=device, precision=precision, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -87,6 +97,7 @@ def unlearn(
         "seed": seed,
         "precision": precision,
         "split": split.hash,
+        "limits": limits.to_dict() if limits else None,
         **(about or {}),
     }
     phases = list(chosen.phases(configured))
@@ -105,24 +116,28 @@ def unlearn(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
     try:
+        guard = Guard(bench, limits) if limits else None
         history = run_phases(
             bench,
             phases,
             checkpoints=folder.checkpoints if folder else None,
             resume=resume,
             progress=ProgressLine(show=progress, title=chosen.name),
+            guard=guard,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         scores = evaluate(bench.model, split, test, original=model, device=where) if folder else None
         home = next(model.parameters()).device
-        result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
+        checks = tuple(guard.checks) if guard else ()
+        result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder:
             folder.finish(result.model.state_dict(), _files(result))
     except BaseException as error:
-        kept = folder.abandon() if folder else None
+        good = error.good if isinstance(error, CollapseError) else None
+        kept = folder.abandon(good.weights if good else None) if folder else None
         if kept and isinstance(error, RunError):
-            raise RunError(f"{error} The last good weights are in {kept}.") from error
+            error.args = (f"{error} The last good weights are in {kept}.",)
         raise
     return result
 

@@ -24,6 +24,8 @@ from unweave.cli.app import (
     say,
 )
 from unweave.demo import MARK, run_demo
+from unweave.engine import Limits
+from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.methods import find_method
 from unweave.report import accuracy_table
 from unweave.run import check_request, refuse_existing, unlearn
@@ -65,6 +67,13 @@ def run(
     small: Small = False,
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="KEY=VALUE", help="A limit of the guard against collapse; repeatable."),
+    ] = None,
+    no_guard: Annotated[bool, typer.Option("--no-guard", help="Do not stop a run that destroys the model.")] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = EVERY_SECONDS,
+    checkpoint_steps: Annotated[int | None, typer.Option(min=1, help="Steps between checkpoints, at most.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -72,6 +81,7 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    guard = None if no_guard else Limits.parse(pairs(limits or []))
     check_request(device=device, precision=precision, out=out, resume=resume)
     task = task_source.load()
     original = task_source.train(task, seed=seed, device=device)
@@ -87,6 +97,9 @@ def run(
         initial=lambda: task_source.initial(seed),
         device=device,
         precision=precision,  # type: ignore[arg-type]
+        limits=guard,
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_steps=checkpoint_steps,
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **values,
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
+from unweave.engine.guard import CollapseError, Guard
 from unweave.engine.history import History
 from unweave.engine.phase import Phase
 from unweave.engine.progress import ProgressLine
@@ -24,16 +25,38 @@ def run_phases(
     checkpoints: Checkpoints | None = None,
     resume: bool = False,
     progress: ProgressLine | None = None,
+    guard: Guard | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
-    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
+    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. A
+    ``guard`` stops a run that destroys the model, with a `CollapseError` that has the last good weights.
     """
     done = checkpoints.newest() if checkpoints and resume else None
-    history = History(list(done.extra["history"]) if done else None)
-    if done:
-        _restore(bench, phases, done)
+    history = _restore(bench, phases, done, guard) if done else History()
+    try:
+        _run(bench, phases, done, history, checkpoints=checkpoints, progress=progress, guard=guard)
+    except RunError as error:
+        if guard is None or guard.good is None:
+            raise
+        stopped = error if isinstance(error, CollapseError) else CollapseError(str(error))
+        stopped.good = guard.good
+        raise stopped from error
+    bench.mode("eval")
+    return history
+
+
+def _run(
+    bench: Workbench,
+    phases: Sequence[Phase],
+    done: Checkpoint | None,
+    history: History,
+    *,
+    checkpoints: Checkpoints | None,
+    progress: ProgressLine | None,
+    guard: Guard | None,
+) -> None:
     with own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
         for index, phase in enumerate(phases):
             if done and index < done.phase:
@@ -42,13 +65,13 @@ def run_phases(
             if done and index == done.phase:
                 first = done.step
             else:
-                _begin(bench, phases, index, history=history, checkpoints=checkpoints)
-            _run_steps(bench, phases, index, first, history=history, checkpoints=checkpoints, line=line)
+                _begin(bench, phases, index, history=history, checkpoints=checkpoints, guard=guard)
+            _run_steps(bench, phases, index, first, history=history, checkpoints=checkpoints, line=line, guard=guard)
             phase.finish()
             _ = history.rows  # raises where a value is not finite
-    bench.mode("eval")
-    _require_finite(bench, "in the last step")
-    return history
+            _require_finite(bench, f"in the last step of {phase.name}")
+            if guard and phase.steps:
+                guard.check_end(phase)
 
 
 def _begin(
@@ -58,13 +81,14 @@ def _begin(
     *,
     history: History,
     checkpoints: Checkpoints | None,
+    guard: Guard | None,
 ) -> None:
     phase = phases[index]
     set_seed(derive_seed(bench.seed, phase.name, "begin") % 2**32)
     phase.prepare(bench)
     phase.begin()
     if checkpoints and index > 0:
-        checkpoints.save(_checkpoint(bench, phases, index, 0, history))
+        checkpoints.save(_checkpoint(bench, phases, index, 0, history, guard))
 
 
 def _run_steps(
@@ -76,6 +100,7 @@ def _run_steps(
     history: History,
     checkpoints: Checkpoints | None,
     line: ProgressLine,
+    guard: Guard | None,
 ) -> None:
     phase = phases[index]
     line.phase(phase.name, steps=phase.steps, done=first)
@@ -84,11 +109,16 @@ def _run_steps(
         history.add(phase.name, number, phase.step(number))
         if line.due():
             line.show(number + 1, history.rows[-1])
+        if guard and number + 1 < phase.steps and guard.due(phase):
+            _ = history.rows
+            guard.check(phase, number)
         if checkpoints and checkpoints.due():
-            checkpoints.save(_checkpoint(bench, phases, index, number + 1, history))
+            checkpoints.save(_checkpoint(bench, phases, index, number + 1, history, guard))
 
 
-def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History) -> Checkpoint:
+def _checkpoint(
+    bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History, guard: Guard | None
+) -> Checkpoint:
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
     for number, phase in enumerate(phases[: index + 1]):
         tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
@@ -98,11 +128,12 @@ def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int
         "history": history.rows,
         "cost": bench.cost.to_dict(),
         "phases": [phase.name for phase in phases],
+        "guard": guard.state() if guard else None,
     }
     return Checkpoint(phase=index, step=step, tensors=tensors, extra=extra)
 
 
-def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> None:
+def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint, guard: Guard | None) -> History:
     if done.extra.get("phases") != [phase.name for phase in phases]:
         raise UsageError(
             f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
@@ -112,10 +143,13 @@ def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> Non
         weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
         bench.model.load_state_dict(weights)
         bench.cost = Cost(**done.extra["cost"])
+        if guard and done.extra["guard"]:
+            guard.load_state(done.extra["guard"])
         for number, phase in enumerate(phases[: done.phase + 1]):
             phase.prepare(bench)
             mark = f"phase.{number}."
             phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+        return History([dict(row) for row in done.extra["history"]])
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, UsageError | RunError):
             raise

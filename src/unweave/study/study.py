@@ -77,6 +77,7 @@ class _Study:
                 test=self.task().test,
                 initial=lambda: self.benchmark.initial(cell.seed),
                 device=self.device,
+                limits=None,  # a comparison shows a collapse; it does not stop at one
                 about={
                     **self.benchmark.about(),
                     "unweave": __version__,
