@@ -10,6 +10,7 @@ from unweave._version import __version__
 from unweave.engine import CollapseError, Limits
 from unweave.errors import RunError, RunWarning, UsageError
 from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, evaluate
+from unweave.record import Request
 from unweave.run import Result, load_weights, unlearn
 from unweave.split import Split
 
@@ -19,6 +20,7 @@ __all__ = [
     "Limits",
     "Metric",
     "RelearnSettings",
+    "Request",
     "Result",
     "RunError",
     "RunWarning",

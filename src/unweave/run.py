@@ -22,7 +22,15 @@ from unweave.errors import RunError, UsageError, unknown
 from unweave.evaluation import Scores, evaluate
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
-from unweave.output import OutputFolder, load_weights, refuse_existing, remove_folder, unfinished
+from unweave.output import (
+    OutputFolder,
+    between_stages,
+    load_weights,
+    refuse_existing,
+    remove_folder,
+    unfinished,
+)
+from unweave.record import NAME, PROOFS, Request, make_record
 from unweave.settings import Settings
 from unweave.split import Split
 
@@ -64,6 +72,7 @@ def unlearn(
     precision: Precision = "float32",
     progress: bool | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
+    request: Request | Mapping[str, Any] | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -77,7 +86,8 @@ def unlearn(
     is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
-    `CollapseError`; None: it is not.
+    `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
+    also has a deletion record.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -89,6 +99,10 @@ def unlearn(
     configured = chosen.configure(settings, profile=profile)
     chosen.check(split)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
+    if isinstance(request, Mapping):
+        request = Request(**request)
+    if request is not None:
+        request.check(model, out)
     where = check_request(device=device, precision=precision, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -98,6 +112,7 @@ def unlearn(
         "precision": precision,
         "split": split.hash,
         "limits": limits.to_dict() if limits else None,
+        **({"request": request.id} if request else {}),
         **(about or {}),
     }
     phases = list(chosen.phases(configured))
@@ -127,12 +142,35 @@ def unlearn(
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        scores = evaluate(bench.model, split, test, original=model, device=where) if folder else None
+        between, scores = None, None
+        if folder and request:
+            between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
+        if folder:
+            scores = evaluate(bench.model, split, test, original=model, before_stage2=between, device=where)
         home = next(model.parameters()).device
         checks = tuple(guard.checks) if guard else ()
         result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores, checks)
-        if folder:
-            folder.finish(result.model.state_dict(), _files(result))
+        if folder and scores:
+            files: dict[str, str] = {
+                "history.jsonl": history.to_jsonl(),
+                "scores.json": _indented({**scores.to_dict(), "cost": bench.cost.to_dict()}),
+            }
+            private: dict[str, str] = {}
+            if request:
+                record, proofs = make_record(
+                    request,
+                    config=config,
+                    before=model,
+                    after=result.model,
+                    split=split,
+                    scores=scores,
+                    cost=bench.cost,
+                    begun=folder.begun,
+                    device=where,
+                    before_stage2=between,
+                )
+                files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
+            folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
         kept = folder.abandon(good.weights if good else None) if folder else None
@@ -142,13 +180,8 @@ def unlearn(
     return result
 
 
-def _files(result: Result) -> dict[str, str]:
-    """Return the text files of a run's folder."""
-    scores = result.scores.to_dict() if result.scores else {}
-    return {
-        "history.jsonl": result.history.to_jsonl(),
-        "scores.json": json.dumps({**scores, "cost": result.cost.to_dict()}, indent=2) + "\n",
-    }
+def _indented(content: Any) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 def check_request(

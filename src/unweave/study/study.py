@@ -17,9 +17,9 @@ from unweave.errors import RunError, UsageError
 from unweave.evaluation import evaluate
 from unweave.files import write_whole
 from unweave.methods import find_method
+from unweave.provenance import provenance
 from unweave.run import load_weights, unfinished, unlearn
 from unweave.study.cells import Cell, as_settings
-from unweave.study.provenance import provenance
 from unweave.study.store import Store, describe
 
 
