@@ -63,6 +63,10 @@ class Request:
             raise UsageError(f"The request's id is {self.id!r}, but must be a text that is not empty.")
         if not isinstance(self.text, str) or len(self.id) + len(self.text) > TEXT_LENGTH:
             raise UsageError(f"The request's text must be a text, with its id of at most {TEXT_LENGTH} characters.")
+        try:
+            (self.id + self.text).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
     def check(self, model: nn.Module, out: str | os.PathLike[str] | None) -> None:
         """Refuse a key or an earlier record that cannot be used, before any work is done."""
