@@ -107,6 +107,7 @@ def test_auto_precision_is_float32_on_the_cpu_and_bfloat16_on_cuda(model, split,
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["precision"] == "float32"
     assert config["compile"] == "auto"
+    assert json.loads((tmp_path / "run" / "scores.json").read_text())["precision"] == "float32"
 
 
 def test_a_wrong_way_to_compile_is_refused(model, split):

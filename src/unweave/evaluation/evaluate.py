@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from unweave.engine.precision import Precision
+from unweave.data import pick_device
+from unweave.engine.precision import Precision, resolve_precision
 from unweave.errors import unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate
@@ -106,6 +107,7 @@ def evaluate(
         part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
         for part, subsets in seen.parts.items()
     }
+    values["precision"] = resolve_precision(precision, pick_device(device))
     return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
 
 
@@ -123,7 +125,8 @@ def _compared(
     def ask(observed: Observed, resamples: int) -> list[Metric]:
         found = accuracy_metrics(observed)
         if "membership" in questions:
-            found += membership_metrics(observed, resamples=resamples, seed=seed)
+            question = ("membership", resamples, seed)
+            found += observed.once(question, lambda: membership_metrics(observed, resamples=resamples, seed=seed))
         return found
 
     def answers(models: Sequence[Observed]) -> dict[tuple[str, str, str], list[float]]:

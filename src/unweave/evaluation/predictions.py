@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +28,7 @@ from unweave.errors import RunError
 from unweave.losses import logits
 from unweave.split import SUBSETS, Split
 
+T = TypeVar("T")
 BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
 
 
@@ -96,10 +97,18 @@ class Observed:
 
     parts: Mapping[str, Mapping[str, Predictions]]
     samples: tuple[Samples, ...] = field(default=(), repr=False)
+    _answers: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, part: str, *subsets: str) -> Predictions:
         """Return one subset, or several as one."""
         return joined(*(self.parts[part][subset] for subset in subsets or SUBSETS))
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """Return the answer to a question that is put more than once, found the first time."""
+        if question not in self._answers:
+            self._answers[question] = answer()
+        found: T = self._answers[question]
+        return found
 
     @property
     def has_test(self) -> bool:
