@@ -156,11 +156,16 @@ class Samples:
         """
         shelf = self._shelves.get(device)
         if shelf is not None:
+            rows = rows.to(device)
             return Batch(rows=rows, data=shelf.take(rows))
-        data = self.read(rows)
+        data = self.read(rows.cpu())
         if classes is not None:
             require_known_labels(labels_of(data), rows, classes)
-        return Batch(rows=rows, data=move(data, device))
+        return Batch(rows=rows.to(device), data=move(data, device))
+
+    def kept(self, device: torch.device) -> bool:
+        """Tell whether samples are kept on the device. Then a batch by positions that are there waits for nothing."""
+        return self._shelves.get(device) is not None
 
     def kept_labels(self, rows: Tensor, device: torch.device) -> Tensor | None:
         """Return the labels of samples that are kept on the device, or None where none are."""
@@ -206,7 +211,7 @@ class _Shelf:
         return True
 
     def take(self, rows: Tensor) -> Any:
-        places = self.place[rows.to(self.device)]
+        places = self.place[rows]
         return map_tensors(lambda tensor: tensor[places], self.data)
 
 

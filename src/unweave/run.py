@@ -18,8 +18,9 @@ from torch import nn
 from unweave.data import pick_device
 from unweave.engine import Checkpoints, Cost, History, Workbench, run_phases
 from unweave.engine.checkpoint import write_whole
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.engine.workbench import Precision
 from unweave.errors import RunError, UsageError, unknown
 from unweave.evaluation import Scores, evaluate
 from unweave.losses import Loss, cross_entropy
@@ -53,7 +54,8 @@ def unlearn(
     loss: Loss = cross_entropy,
     initial: Callable[[], nn.Module] | None = None,
     device: str | torch.device | None = None,
-    precision: Precision = "float32",
+    precision: Precision = "auto",
+    compile: Compile = "auto",  # noqa: A002
     progress: bool | None = None,
     about: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -66,6 +68,9 @@ def unlearn(
     (model, batch) to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``.
     ``about`` is added to the configuration on record.
 
+    ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
+    gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
     >>> result = unlearn(nn.Linear(4, 2), split, method="ga", learning_rate=0.1)
@@ -75,13 +80,14 @@ def unlearn(
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
     chosen.check(split)
-    where = check_request(device=device, precision=precision, out=out, resume=resume)
+    where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
         "profile": profile or next(iter(chosen.profiles)),
         "settings": configured.to_dict(),
         "seed": seed,
-        "precision": precision,
+        "precision": resolve_precision(precision, where),
+        "compile": compile,
         "split": split.hash,
         **(about or {}),
     }
@@ -93,6 +99,7 @@ def unlearn(
         loss=loss,
         seed=seed,
         precision=precision,
+        compile=compile,
         initial=initial,
     )
     folder = OutputFolder(Path(out), config, resume=resume) if out is not None else None
@@ -106,9 +113,11 @@ def unlearn(
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        scores = evaluate(bench.model, split, test, original=model, device=where) if folder else None
+        scores = None
+        if folder:
+            scores = evaluate(bench.model, split, test, original=model, device=where, precision=precision)
         home = next(model.parameters()).device
-        result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
+        result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
             folder.finish(result)
     except BaseException as error:
@@ -123,12 +132,15 @@ def check_request(
     *,
     device: str | torch.device | None,
     precision: str,
+    compile: str = "auto",  # noqa: A002
     out: str | os.PathLike[str] | None,
     resume: bool,
 ) -> torch.device:
     """Refuse what cannot work before any work is done; return the device."""
     if precision not in get_args(Precision):
         raise unknown("precision", precision, get_args(Precision))
+    if compile not in get_args(Compile):
+        raise unknown("way to compile", compile, get_args(Compile))
     if out is not None:
         target = Path(out)
         refuse_existing(target)

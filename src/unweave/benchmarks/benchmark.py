@@ -12,6 +12,8 @@ from torch import nn
 
 from unweave.data import pick_device
 from unweave.engine import Workbench, run_phases
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method
 from unweave.methods.descent import Descent, DescentSettings
@@ -90,18 +92,20 @@ class Benchmark:
         *,
         seed: int,
         device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",  # noqa: A002
         progress: bool | None = None,
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original."""
         where = pick_device(device)
-        model = self.initial(seed)
-        bench = Workbench(model.to(where), task.train, device=where, seed=seed)
+        model = self.initial(seed).to(where)
+        bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
         run_phases(
             bench,
             [Train(self.recipe, subsets=SUBSETS)],
             progress=ProgressLine(show=progress, title=self.name),
         )
-        return model.to("cpu")
+        return bench.release().to("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)

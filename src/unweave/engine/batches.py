@@ -49,8 +49,11 @@ class Batches:
     ) -> None:
         if size < 1:
             raise UsageError(f"The batch size is {size}, but must be at least 1.")
-        self.samples, self.rows, self.size, self.seed = samples, rows, size, seed
+        self.samples, self.size, self.seed = samples, size, seed
         self.device, self.classes = device, classes
+        self.rows = rows.to(device)
+        # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
+        self._rows = self.rows if samples.kept(device) else rows.cpu()
         self._shuffled = lru_cache(maxsize=2)(self._shuffle)
 
     def __len__(self) -> int:
@@ -70,7 +73,7 @@ class Batches:
 
     def unshuffled(self, number: int) -> Batch:
         """Return batch ``number`` of a pass in the order of the rows."""
-        return self._read(self.rows[number * self.size : (number + 1) * self.size])
+        return self._read(self._rows[number * self.size : (number + 1) * self.size])
 
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
@@ -82,5 +85,7 @@ class Batches:
 
     def _shuffle(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))
-        order = torch.randperm(len(self.rows), generator=generator)
-        return self.rows[order.to(self.rows.device)]
+        order = torch.randperm(len(self._rows), generator=generator)
+        if self._rows.device.type == "cuda":
+            order = order.pin_memory().to(self._rows.device, non_blocking=True)
+        return self._rows[order.to(self._rows.device)]

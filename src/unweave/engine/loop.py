@@ -81,6 +81,7 @@ def _run_steps(
     line.phase(phase.name, steps=phase.steps, done=first)
     for number in range(first, phase.steps):
         set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
+        bench.forwards.step(number - first, left=phase.steps - number)
         history.add(phase.name, number, phase.step(number))
         if line.due():
             line.show(number + 1, history.rows[-1])

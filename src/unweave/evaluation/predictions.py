@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -13,9 +16,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unweave.data import Samples, labels_of, pick_device, reading
+from unweave.engine.precision import (
+    Precision,
+    autocast,
+    channels_last,
+    exact_head,
+    fast_products,
+    resolve_precision,
+)
 from unweave.errors import RunError
 from unweave.losses import logits
 from unweave.split import SUBSETS, Split
+
+BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
 
 
 @dataclass(frozen=True)
@@ -28,8 +41,8 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: Tensor) -> Predictions:
-        """Return the samples at these places (indices or a mask)."""
+    def __getitem__(self, rows: Tensor | slice) -> Predictions:
+        """Return the samples at these places (indices, a mask or a slice)."""
         return Predictions(self.logits[rows], self.labels[rows])
 
     @property
@@ -82,6 +95,7 @@ class Observed:
     """A model's predictions on every subset of the training data and, if given, of the test data."""
 
     parts: Mapping[str, Mapping[str, Predictions]]
+    samples: tuple[Samples, ...] = field(default=(), repr=False)
 
     def __call__(self, part: str, *subsets: str) -> Predictions:
         """Return one subset, or several as one."""
@@ -98,20 +112,65 @@ def observe(
     train: Split,
     test: Split | None = None,
     *,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Observed:
     """Run the model once on everything."""
-    return Observed(
-        {
-            part: {
-                subset: predict(model, split.samples, split.rows(subset), batch_size=batch_size, device=device)
-                for subset in SUBSETS
-            }
-            for part, split in (("train", train), ("test", test))
-            if split is not None
-        }
-    )
+    where = pick_device(device)
+    parts: dict[str, Mapping[str, Predictions]] = {}
+    with reading(model, where):  # here already, so that the model travels once for both parts
+        for part, split in (("train", train), ("test", test)):
+            if split is None:
+                continue
+            rows = [split.rows(subset) for subset in SUBSETS]
+            every = predict(
+                model, split.samples, torch.cat(rows), batch_size=batch_size, device=where, precision=precision
+            )
+            ends = [0, *accumulate(map(len, rows))]
+            parts[part] = {subset: every[slice(*place)] for subset, place in zip(SUBSETS, pairwise(ends), strict=True)}
+    return Observed(parts)
+
+
+_SEEN: WeakKeyDictionary[nn.Module, tuple[Any, Observed]] = WeakKeyDictionary()
+
+
+def observe_again(
+    model: nn.Module,
+    train: Split,
+    test: Split | None = None,
+    *,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    precision: Precision = "auto",
+) -> Observed:
+    """Do as `observe`, but remember the answer for a model that is looked at time and again: an original, a reference.
+
+    It is forgotten with the model, when a weight changes, and when other data or another precision is asked for; it is
+    not remembered at all where the data varies (random transforms).
+    """
+    where = pick_device(device)
+    splits = [split for split in (train, test) if split is not None]
+    if any(split.samples.varies(split.rows(*SUBSETS)) for split in splits):
+        return observe(model, train, test, batch_size=batch_size, device=where, precision=precision)
+    data = [(id(split.samples), *(split.rows(subset).numpy().tobytes() for subset in SUBSETS)) for split in splits]
+    question = (_fingerprint(model), data, where, resolve_precision(precision, where), batch_size)
+    known = _SEEN.get(model)
+    if known is None or known[0] != question:
+        found = observe(model, train, test, batch_size=batch_size, device=where, precision=precision)
+        # The samples are kept with it, so that no others can take their identity.
+        known = _SEEN[model] = (question, replace(found, samples=tuple(split.samples for split in splits)))
+    return known[1]
+
+
+def _fingerprint(model: nn.Module) -> bytes:
+    """Return a digest of the model's form and of every weight and buffer."""
+    digest = hashlib.blake2b(str(model).encode())
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return digest.digest()
 
 
 def predict(
@@ -119,21 +178,44 @@ def predict(
     samples: Samples,
     rows: Tensor,
     *,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Predictions:
-    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was."""
+    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
+
+    ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
+    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere.
+    """
     where = pick_device(device)
+    chosen = resolve_precision(precision, where)
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
     samples.keep(rows, where)
+    size = batch_size or BATCH_SIZE.get(where.type, 512)
+    # Positions stand where the samples are, and results stay on the device: nothing waits within the loop.
+    left = rows.to(where) if samples.kept(where) else rows
     found, labels = [], []
-    with reading(model, where):
-        for some in rows.split(batch_size):
-            data = samples.batch(some, where).data
-            found.append(logits(model, data).cpu())
-            labels.append(labels_of(data).cpu())
-    predictions = Predictions(torch.cat(found), torch.cat(labels))
+    with (
+        reading(model, where),
+        channels_last(model, where),
+        exact_head(model, chosen),
+        fast_products(where),
+        autocast(where, chosen),
+    ):
+        while len(left):
+            try:
+                data = samples.batch(left[:size], where).data
+                found.append(logits(model, data))
+                labels.append(labels_of(data))
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                size //= 2
+                torch.cuda.empty_cache()
+                continue
+            left = left[size:]
+    predictions = Predictions(torch.cat(found).cpu(), torch.cat(labels).cpu())
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():
         raise RunError(
