@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave.benchmarks.benchmark import Benchmark, Definition, Task
+from unweave.benchmarks.cifar100 import CIFAR100_RESNET18, CIFAR100_VIT
 from unweave.benchmarks.digits import DIGITS
 from unweave.errors import unknown
 
 __all__ = ["BENCHMARKS", "Benchmark", "Definition", "Task", "find_benchmark"]
 
-BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in (DIGITS,)}
+DEFINITIONS = (DIGITS, CIFAR100_RESNET18, CIFAR100_VIT)
+BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
 
 
 def find_benchmark(

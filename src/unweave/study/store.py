@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from unweave.engine.checkpoint import write_whole
 from unweave.errors import UsageError
+from unweave.files import write_whole
 from unweave.study.cells import Cell
 
 SCHEMA = 1

@@ -13,9 +13,9 @@ from torch import nn
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
-from unweave.engine.checkpoint import write_whole
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import evaluate
+from unweave.files import write_whole
 from unweave.methods import find_method
 from unweave.run import load_weights, unfinished, unlearn
 from unweave.study.cells import Cell, as_settings

@@ -1,0 +1,58 @@
+"""What the benchmarks with a vision transformer share: the recipe and the settings of the methods."""
+
+from __future__ import annotations
+
+from unweave.benchmarks.benchmark import MethodSettings
+from unweave.benchmarks.networks import SCRATCH
+from unweave.methods.descent import DescentSettings
+
+
+def transformer_recipe(source: str) -> DescentSettings:
+    """Return how the transformer is trained: from scratch, or from pretrained weights as the paper prints it."""
+    if source == SCRATCH:
+        return DescentSettings(
+            optimizer="adamw", learning_rate=1e-3, weight_decay=0.05, schedule="warm-up", epochs=60, batch_size=256
+        )
+    return DescentSettings(optimizer="adamw", learning_rate=2.5e-5, weight_decay=0.05, epochs=30, batch_size=128)
+
+
+# The values that the paper prints and the release uses for its vision transformer (on Tiny-ImageNet).
+STAGE1 = {"stage1_learning_rate": 5e-5, "stage1_forget_batch": 64}
+RELEASED = {
+    **STAGE1,
+    "stage2_learning_rate": 2e-4,
+    "stage2_epochs": 5,
+    "stage2_adjacent_batch": 256,
+    "stage2_forget_batches": 1,
+    "stage2_remote_batches": 1,
+}
+PRINTED = {**RELEASED, "stage2_epochs": 6, "stage2_adjacent_batch": 128}
+
+
+def transformer_settings() -> MethodSettings:
+    """Return the values of every method."""
+    return {
+        "two-stage": {"released": RELEASED, "paper": PRINTED},
+        "pgd": {"released": RELEASED, "paper": PRINTED},
+        "ft": {"paper": {"learning_rate": 5e-5}, "released": {"learning_rate": 5e-5}},
+        "ga": {
+            profile: {"optimizer": "adam", "learning_rate": 1.5e-6, "epochs": 10} for profile in ("paper", "released")
+        },
+        "l1-sparse": {
+            profile: {"optimizer": "adam", "learning_rate": 2e-5, "momentum": 0.0, "sparsity": 2e-4, "epochs": 10}
+            for profile in ("paper", "released")
+        },
+        "scrub": {
+            "paper": {"learning_rate": 1e-4},
+            "released": {
+                "learning_rate": 5e-5,
+                "loss_weight": 0.5,
+                "epoch_decay": 0.3,
+                "epochs": 5,
+                "forget_batch": 128,
+            },
+        },
+        "ssd": {"released": {"selection": 1.0, "dampening": 10.0}},
+        "salun": {"paper": {"learning_rate": 2e-5, "epochs": 2}, "released": {"learning_rate": 2e-5}},
+        "munba": {"released": {"learning_rate": 1e-3}},
+    }
