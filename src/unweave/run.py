@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import safetensors.torch
 import torch
+from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
@@ -20,8 +21,9 @@ from unweave.engine import Checkpoints, Cost, History, Workbench, run_phases
 from unweave.engine.checkpoint import write_whole
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Precision
-from unweave.errors import RunError, UsageError, unknown
-from unweave.evaluation import Scores, evaluate
+from unweave.errors import RunError, Stopped, UsageError, unknown
+from unweave.evaluation import Look, Scores, Watch, evaluate
+from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.settings import Settings
@@ -54,8 +56,12 @@ def unlearn(
     initial: Callable[[], nn.Module] | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "float32",
-    progress: bool | None = None,
+    progress: bool | Progress | None = None,
     about: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+    judge: Split | None = None,
+    look: Look | None = None,
+    stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -64,7 +70,10 @@ def unlearn(
     ``out``, the run writes a folder: configuration, history, weights, and scores on ``split`` and ``test``;
     it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``. ``loss`` maps
     (model, batch) to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``.
-    ``about`` is added to the configuration on record.
+    ``about`` is added to the configuration on record. With ``watch``, the history also holds accuracies of the three
+    subsets. ``judge`` is the split that scores and accuracies are measured on, where it is another than the one
+    unlearned with; ``look`` is how models are observed for the scores. ``stop`` is asked after every step whether to
+    leave; a run in a folder then raises `Stopped` and can be resumed.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -83,8 +92,11 @@ def unlearn(
         "seed": seed,
         "precision": precision,
         "split": split.hash,
+        **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
+        **({"watch": asdict(watch)} if watch else {}),
         **(about or {}),
     }
+    judge = judge or split
     phases = list(chosen.phases(configured))
     bench = Workbench(
         copy.deepcopy(model).to(where),
@@ -103,17 +115,19 @@ def unlearn(
             checkpoints=folder.checkpoints if folder else None,
             resume=resume,
             progress=ProgressLine(show=progress, title=chosen.name),
+            watch=Watcher(watch, judge, test) if watch else None,
+            stop=stop,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        scores = evaluate(bench.model, split, test, original=model, device=where) if folder else None
+        scores = evaluate(bench.model, judge, test, original=model, look=look, device=where) if folder else None
         home = next(model.parameters()).device
         result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
             folder.finish(result)
     except BaseException as error:
         kept = folder.abandon() if folder else None
-        if kept and isinstance(error, RunError):
+        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             raise RunError(f"{error} The last good weights are in {kept}.") from error
         raise
     return result

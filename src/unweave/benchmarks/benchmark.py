@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Workbench, run_phases
+from unweave.engine import Checkpoints, Workbench, run_phases
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method
 from unweave.methods.descent import Descent, DescentSettings
@@ -90,16 +91,24 @@ class Benchmark:
         *,
         seed: int,
         device: str | torch.device | None = None,
-        progress: bool | None = None,
+        progress: bool | Progress | None = None,
+        checkpoints: Checkpoints | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> nn.Module:
-        """Train the benchmark's model by its recipe on all of the training data: the original."""
+        """Train the benchmark's model by its recipe on all of the training data: the original.
+
+        With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
+        """
         where = pick_device(device)
         model = self.initial(seed)
         bench = Workbench(model.to(where), task.train, device=where, seed=seed)
         run_phases(
             bench,
             [Train(self.recipe, subsets=SUBSETS)],
+            checkpoints=checkpoints,
+            resume=True,
             progress=ProgressLine(show=progress, title=self.name),
+            stop=stop,
         )
         return model.to("cpu")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Observed, observe
+from unweave.evaluation.predictions import Look, Observed, observe
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
@@ -30,6 +31,7 @@ ON_REQUEST = (
     ("relearn", ("relearn_steps", "train")),
     ("relearn", ("relearn_steps_adjacent", "train")),
 )
+_ANSWERS: WeakKeyDictionary[Observed, dict[tuple[bool, int], list[Metric]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def evaluate(
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
     seed: int = 0,
+    look: Look | None = None,
     batch_size: int = 512,
     device: str | torch.device | None = None,
 ) -> Scores:
@@ -63,7 +66,8 @@ def evaluate(
     models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
     and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
-    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals.
+    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``look`` remembers
+    what models said, where several evaluations share some of them.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -76,10 +80,7 @@ def evaluate(
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-
-    def look(at: nn.Module) -> Observed:
-        return observe(at, train, test, batch_size=batch_size, device=device)
-
+    look = look or Look(train, test, batch_size=batch_size, device=device)
     seen, retrained = look(model), [look(other) for other in references]
     before = look(original) if original is not None else None
     curves: dict[str, Any] = {}
@@ -116,15 +117,9 @@ def _compared(
 ) -> list[Metric]:
     """Ask the model, the references and the original the same, and put their answers beside each other."""
 
-    def ask(observed: Observed, resamples: int) -> list[Metric]:
-        found = accuracy_metrics(observed)
-        if "membership" in questions:
-            found += membership_metrics(observed, resamples=resamples, seed=seed)
-        return found
-
     def answers(models: Sequence[Observed]) -> dict[tuple[str, str, str], list[float]]:
         found: dict[tuple[str, str, str], list[float]] = {}
-        for metric in (metric for model in models for metric in ask(model, 0)):
+        for metric in (metric for model in models for metric in _asked_once(model, "membership" in questions, seed)):
             if metric.value is not None:
                 found.setdefault(metric.place, []).append(metric.value)
         return found
@@ -132,8 +127,21 @@ def _compared(
     reference, original = answers(retrained), answers([before] if before else [])
     return [
         metric.beside(reference=_mean(reference.get(metric.place)), before=_mean(original.get(metric.place)))
-        for metric in ask(seen, resamples)
+        for metric in _ask(seen, "membership" in questions, resamples=resamples, seed=seed)
     ]
+
+
+def _ask(observed: Observed, membership: bool, *, resamples: int, seed: int) -> list[Metric]:
+    attacks = membership_metrics(observed, resamples=resamples, seed=seed) if membership else []
+    return accuracy_metrics(observed) + attacks
+
+
+def _asked_once(observed: Observed, membership: bool, seed: int) -> list[Metric]:
+    """Return the answers of a model to compare with, which many evaluations may share: attacks on it take time."""
+    known = _ANSWERS.setdefault(observed, {})
+    if (membership, seed) not in known:
+        known[membership, seed] = _ask(observed, membership, resamples=0, seed=seed)
+    return known[membership, seed]
 
 
 def _mean(values: list[float] | None) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -77,7 +78,7 @@ def joined(*some: Predictions) -> Predictions:
     return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observed:
     """A model's predictions on every subset of the training data and, if given, of the test data."""
 
@@ -112,6 +113,34 @@ def observe(
             if split is not None
         }
     )
+
+
+class Look:
+    """Runs models over the data, each of them once: what a model said is remembered as long as the model lives.
+
+    For whoever evaluates many models beside the same few. A model must not change between two looks at it.
+    """
+
+    def __init__(
+        self,
+        train: Split,
+        test: Split | None = None,
+        *,
+        batch_size: int = 512,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.train, self.test, self.batch_size, self.device = train, test, batch_size, device
+        self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
+
+    def __call__(self, model: nn.Module) -> Observed:
+        """Return what the model says."""
+        if model not in self._seen:
+            self._seen[model] = observe(model, self.train, self.test, batch_size=self.batch_size, device=self.device)
+        return self._seen[model]
+
+    def remember(self, model: nn.Module, observed: Observed) -> None:
+        """Take down what a model said when somebody else looked."""
+        self._seen[model] = observed
 
 
 def predict(
