@@ -6,11 +6,12 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
@@ -19,8 +20,9 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.errors import RunError, UsageError, unknown
-from unweave.evaluation import Scores, evaluate
+from unweave.errors import RunError, Stopped, UsageError, unknown
+from unweave.evaluation import Look, Scores, Watch, evaluate
+from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import OutputFolder, load_weights, refuse_existing, remove_folder, unfinished
@@ -57,10 +59,14 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
-    progress: bool | None = None,
+    progress: bool | Progress | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+    judge: Split | None = None,
+    look: Look | None = None,
+    stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -74,6 +80,11 @@ def unlearn(
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+
+    With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
+    accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
+    for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
+    can be resumed.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -93,8 +104,11 @@ def unlearn(
         "precision": resolve_precision(precision, where),
         "compile": compile,
         "split": split.hash,
+        **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
+        **({"watch": asdict(watch)} if watch else {}),
         **(about or {}),
     }
+    judge = judge or split
     phases = list(chosen.phases(configured))
     bench = Workbench(
         copy.deepcopy(model).to(where),
@@ -118,19 +132,21 @@ def unlearn(
             checkpoints=folder.checkpoints if folder else None,
             resume=resume,
             progress=ProgressLine(show=progress, title=chosen.name),
+            watch=Watcher(watch, judge, test) if watch else None,
+            stop=stop,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         scores = None
         if folder:
-            scores = evaluate(bench.model, split, test, original=model, device=where, precision=precision)
+            scores = evaluate(bench.model, judge, test, original=model, look=look, device=where, precision=precision)
         home = next(model.parameters()).device
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
             folder.finish(result.model.state_dict(), _files(result))
     except BaseException as error:
         kept = folder.abandon() if folder else None
-        if kept and isinstance(error, RunError):
+        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             raise RunError(f"{error} The last good weights are in {kept}.") from error
         raise
     return result
