@@ -70,6 +70,9 @@ def run(
     compile_: Annotated[
         str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
     ] = "auto",
+    keep_data: Annotated[
+        str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
+    ] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +83,8 @@ def run(
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
     fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
+    for part in (task.train, task.test):
+        part.samples.keep_data = keep_data  # type: ignore[assignment]
     original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
     result = unlearn(
         original,

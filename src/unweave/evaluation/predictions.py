@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import Samples, labels_of, pick_device, reading
+from unweave.data import Batch, Samples, pick_device, reading
 from unweave.engine.precision import (
     Precision,
     autocast,
@@ -189,8 +189,6 @@ def predict(
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
     samples.keep(rows, where)
     size = batch_size or BATCH_SIZE.get(where.type, 512)
-    # Positions stand where the samples are, and results stay on the device: nothing waits within the loop.
-    left = rows.to(where) if samples.kept(where) else rows
     found, labels = [], []
     with (
         reading(model, where),
@@ -199,18 +197,18 @@ def predict(
         fast_products(where),
         autocast(where, chosen),
     ):
-        while len(left):
+        done = 0
+        while done < len(rows):
             try:
-                data = samples.batch(left[:size], where).data
-                found.append(logits(model, data))
-                labels.append(labels_of(data))
+                for batch in _in_order(samples, rows[done:], where, size):
+                    found.append(logits(model, batch.data))  # on the device: nothing waits within the loop
+                    labels.append(batch.labels)
+                    done += len(batch)
             except torch.OutOfMemoryError:
                 if size == 1:
                     raise
                 size //= 2
                 torch.cuda.empty_cache()
-                continue
-            left = left[size:]
     predictions = Predictions(torch.cat(found).cpu(), torch.cat(labels).cpu())
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():
@@ -219,6 +217,12 @@ def predict(
             f"{int(rows[bad.nonzero()[0]])}). Check its weights and the data."
         )
     return predictions
+
+
+def _in_order(samples: Samples, rows: Tensor, device: torch.device, size: int) -> Iterator[Batch]:
+    if samples.kept(device):
+        return (samples.batch(some, device) for some in rows.to(device).split(size))
+    return samples.batches(((some, None) for some in rows.cpu().split(size)), device)
 
 
 def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:
