@@ -60,7 +60,7 @@ def is_function(source: str) -> bool:
 
 def resnet18(*, classes: int, small_images: bool = False, width: int = 64, channels: int = 3) -> nn.Module:
     """Return a ResNet-18 with random weights; for small images without the stem that shrinks them fourfold."""
-    transformers = _need("transformers")
+    transformers = need("transformers")
     sizes = [width, 2 * width, 4 * width, 8 * width]
     config = transformers.ResNetConfig(
         num_channels=channels,
@@ -83,7 +83,7 @@ def vision_transformer(
     *, classes: int, size: int, patch: int, width: int = 192, depth: int = 9, heads: int = 3
 ) -> nn.Module:
     """Return a vision transformer with random weights."""
-    transformers = _need("transformers")
+    transformers = need("transformers")
     config = transformers.ViTConfig(
         image_size=size,
         patch_size=patch,
@@ -125,7 +125,7 @@ def _local_folder(source: str, data: str | None) -> Path | None:
 
 
 def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn.Module:
-    transformers = _need("transformers")
+    transformers = need("transformers")
     folder = find_folder(source, data)
     with quiet(transformers):
         try:
@@ -152,7 +152,8 @@ def quiet(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _need(module: str) -> Any:
+def need(module: str) -> Any:
+    """Import an optional package, or say how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -172,7 +173,7 @@ def _call(source: str, classes: int) -> nn.Module:
 
 
 def _from_timm(name: str, classes: int) -> nn.Module:
-    timm = _need("timm")
+    timm = need("timm")
     try:
         return timm.create_model(name, pretrained=True, num_classes=classes)  # type: ignore[no-any-return]
     except (RuntimeError, OSError, ValueError) as error:
@@ -180,7 +181,7 @@ def _from_timm(name: str, classes: int) -> nn.Module:
 
 
 def _from_torchvision(name: str, classes: int) -> nn.Module:
-    models = _need("torchvision.models")
+    models = need("torchvision.models")
     try:
         model: nn.Module = models.get_model(name, weights="DEFAULT")
     except (OSError, ValueError, KeyError) as error:
