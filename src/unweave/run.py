@@ -6,7 +6,7 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -17,12 +17,13 @@ from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Checkpoints, Cost, History, Workbench, run_phases
+from unweave.engine import Checkpoints, Cost, History, Phase, Workbench, run_phases
 from unweave.engine.checkpoint import write_whole
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Precision
 from unweave.errors import RunError, Stopped, UsageError, unknown
-from unweave.evaluation import Look, Scores, Watch, evaluate
+from unweave.evaluation import Look, Scores, Watch, evaluate, predict
+from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
@@ -124,7 +125,7 @@ def unlearn(
         home = next(model.parameters()).device
         result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
-            folder.finish(result)
+            folder.finish(result, stages=_between(folder.checkpoints, phases, model, judge, where))
     except BaseException as error:
         kept = folder.abandon() if folder else None
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
@@ -199,14 +200,15 @@ class OutputFolder:
             remove_folder(self.work)
         return newest
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: Result, *, stages: Mapping[str, Any]) -> None:
         """Write the results, then let the folder appear under its name."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in result.model.state_dict().items()}
         try:
             write_whole(self.work / "model.safetensors", safetensors.torch.save(_unshared(tensors)))
             self._write("history.jsonl", result.history.to_jsonl())
             scores = result.scores.to_dict() if result.scores else {}
-            self._write("scores.json", json.dumps({**scores, "cost": result.cost.to_dict()}, indent=2) + "\n")
+            content = {**scores, **({"stages": stages} if stages else {}), "cost": result.cost.to_dict()}
+            self._write("scores.json", json.dumps(content, indent=2) + "\n")
             self.checkpoints.prune()
             refuse_existing(self.target)
             if self.target.exists():
@@ -214,6 +216,19 @@ class OutputFolder:
             self.work.rename(self.target)
         except OSError as error:
             raise RunError(f"The results cannot be written to {self.target}: {error}") from error
+
+
+def _between(
+    checkpoints: Checkpoints, phases: Sequence[Phase], model: nn.Module, split: Split, device: torch.device
+) -> dict[str, Any]:
+    """Return accuracy and losses of the forget samples after each phase but the last, from its kept weights."""
+    found = {}
+    for phase, weights in zip(phases[:-1], checkpoints.between(len(phases)), strict=True):
+        between = copy.deepcopy(model)
+        between.load_state_dict(weights)
+        predictions = predict(between, split.samples, split.rows("forget"), device=device)
+        found[phase.name] = accuracy_and_losses(predictions)
+    return found
 
 
 def refuse_existing(target: Path) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import html
 import json
 import math
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -20,15 +21,23 @@ from typing import Any
 from unweave._version import __version__
 from unweave.report.grids import LEGEND, MARKED, Column, Entry, Grid
 from unweave.report.results import Results
+from unweave.report.sections import Section
 from unweave.report.verdict import Verdict
 
-SCRIPTS = ("base", "plane", "tables", "method", "start")
+SCRIPTS = ("base", "plane", "tables", "method", "dynamics", "start")
 WARNINGS = ("Failed", "Collapsed")
 UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
 def write_page(
-    path: Path, results: Results, verdict: Verdict, *, content: dict[str, Any], paper: list[Grid] | None, picture: Path
+    path: Path,
+    results: Results,
+    verdict: Verdict,
+    *,
+    content: dict[str, Any],
+    studies: Sequence[Section],
+    paper: list[Grid] | None,
+    picture: Path,
 ) -> None:
     """Write the page. ``paper`` is None where nobody asked for the paper's numbers."""
     style, script, library = _resource("page/page.css"), _script(), _resource("vendor/chart.umd.min.js")
@@ -40,11 +49,13 @@ def write_page(
         title=html.escape(title),
         style=style,
         eyebrow=html.escape(_eyebrow(results)),
+        setting=_setting(results),
         headline=html.escape(verdict.headline),
         points="".join(_point(name, words) for name, words in verdict.points),
         picture=_picture(picture),
         static="".join(f"<h2>{html.escape(grid.title)}</h2>{html_table(grid)}" for grid in content.pop("static")),
         legend=html.escape(f"{LEGEND} {MARKED}" if accuracies else LEGEND),
+        studies=_studies(studies),
         paper="" if paper is None else _paper(paper, content["paper_notes"]),
         failures=_failures(results),
         footer=_footer(results),
@@ -86,8 +97,33 @@ def _digest(text: str) -> str:
 
 
 def _eyebrow(results: Results) -> str:
-    methods, seeds = sum(not group.is_reference for group in results.groups), len(results.seeds)
-    return f"unweave · benchmark {results.benchmark} · {_plural(methods, 'method')} · {_plural(seeds, 'seed')}"
+    own = [group for group in results.groups if not group.is_reference]
+    extra = sum(results.is_extra(group) for group in own)
+    counts = [_plural(len(own) - extra, "method"), *([_plural(extra, "variant")] if extra else [])]
+    return " · ".join(["unweave", f"benchmark {results.benchmark}", *counts, _plural(len(results.seeds), "seed")])
+
+
+def _setting(results: Results) -> str:
+    """Return what a reader of the numbers must know of the benchmark."""
+    words = " · ".join(f"{name}: {text}" for name, text in results.notes.items())
+    return f'<p class="eyebrow">{html.escape(words)}</p>' if words else ""
+
+
+def _studies(studies: Sequence[Section]) -> str:
+    """Return the named studies, each with its question and its tables."""
+    if not studies:
+        return ""
+    parts = []
+    for study in studies:
+        tables = "".join(
+            f"<h4>{html.escape(grid.title.split(' · ')[0])}</h4>{html_table(grid)}" for grid in study.grids
+        )
+        notes = dict.fromkeys(note for grid in study.grids for note in grid.notes if note not in (LEGEND, MARKED))
+        said = "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)
+        chart = _resource("page/dynamics.html") if study.dynamics else ""
+        heading = f"<h3>{html.escape(study.name)}</h3><p>{html.escape(study.summary)}</p>"
+        parts.append(f'<div class="study" data-study="{html.escape(study.name)}">{heading}{chart}{tables}{said}</div>')
+    return f'<section id="studies"><h2>The studies</h2>{"".join(parts)}</section>'
 
 
 def _plural(count: int, word: str) -> str:
