@@ -388,4 +388,4 @@ def test_a_real_study_makes_a_report(tmp_path):
     assert names == ["original", "after stage 1", "at the end"]
     text = report.page.read_text()
     assert "tiny forget=first" in text
-    assert "two-stage adjacency=classes" in text
+    assert "adjacency=classes" in text

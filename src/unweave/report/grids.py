@@ -134,6 +134,8 @@ def group_marks(
     there = [group for group in results.values if (not results.is_extra(group) if among is None else group in among)]
     racing = {group: value(group) for group in there if not group.is_reference}
     found = {group: one for group, one in racing.items() if one is not None}
+    if among is not None and len(racing) < 2:
+        return {}
     retrained = None if place.metric in COSTS else value(results.reference("retrain"))
     return marks(found, better=results.direction(place), metric=place.metric, retrained=retrained)
 

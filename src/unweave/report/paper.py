@@ -67,9 +67,8 @@ def paper_grid(results: Results) -> Grid | None:
 
 
 def preset_grid(results: Results, preset: str, labels: dict[Group, str]) -> Grid | None:
-    """Return a named study's accuracies beside the paper's table of it; None where the paper has none."""
-    found = counterpart(results.name)
-    table = found.table if found and preset == "comparison" else TABLES.get(preset)
+    """Return a named study's accuracies beside the paper's table of it; None where it has none but the main one."""
+    found, table = counterpart(results.name), TABLES.get(preset)
     if found is None or table is None:
         return None
     rows = [row for row in printed_rows(found) if row.table == table]

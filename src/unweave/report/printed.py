@@ -24,7 +24,7 @@ MEANINGS: dict[str, tuple[str, dict[str, str]]] = {
     'stage 1, row printed "w/o adjacent"': ("two-stage", {"stage2_epochs": "0", "constrain_adjacent": "true"}),
     'stage 1, row printed "w adjacent"': ("two-stage", {"stage2_epochs": "0", "constrain_adjacent": "false"}),
 }
-# The paper's table of each named study; that of the comparison depends on the benchmark.
+# The paper's table of each named study; that of the comparison is the benchmark's main table.
 TABLES = {
     "without-w2": "ablation",
     "alpha": "alpha",

@@ -23,6 +23,7 @@ class Section:
     summary: str
     grids: tuple[Grid, ...]
     labels: dict[Group, str]
+    everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
     dynamics: bool = False  # whether its runs are shown step by step
 
 
@@ -36,20 +37,31 @@ def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
         grids = [_grid(results, name, kind, labels) for kind in preset["shows"] if kind != DYNAMICS]
         beside = preset_grid(results, name, labels) if against_paper else None
         tables = tuple(table for table in (*grids, beside) if table)
-        found.append(Section(name, str(preset["summary"]), tables, labels, dynamics=DYNAMICS in preset["shows"]))
+        found.append(
+            Section(
+                name,
+                str(preset["summary"]),
+                tables,
+                labels,
+                everything={*labels} == {group for group in results.groups if not results.is_extra(group)},
+                dynamics=DYNAMICS in preset["shows"],
+            )
+        )
     return found
 
 
 def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
-    """Return the rows of a named study with names that say what they differ in, defaults included."""
-    wanted = [Group(*row) for row in preset["rows"]]
-    groups = [group for group in results.groups if group in wanted]
-    told = [*preset["about"], *(["adjacency"] if any("adjacency" in group.differences for group in groups) else [])]
+    """Return the rows of a named study, in its order, with names that say what they differ in, defaults included."""
+    there = results.groups
+    groups = [group for group in (Group(*row) for row in preset["rows"]) if group in there]
+    own = [group for group in groups if not group.is_reference]
+    told = [*preset["about"], *(["adjacency"] if any("adjacency" in group.differences for group in own) else [])]
+    one_kind = bool(told) and len({(group.method, group.profile) for group in own}) == 1
     found = {}
-    for group in groups:
+    for group in sorted(groups, key=lambda group: not group.is_reference):
         parts = [] if group.is_reference else [f"{name}={_short(results.setting(group, name))}" for name in told]
-        plain = Group(group.method, group.profile, "")
-        found[group] = " ".join([results.label(plain), *parts])
+        name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
+        found[group] = " ".join([*name, *parts])
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unweave.report.drawing import LINES, cumulative, new_figure, note, panels
-from unweave.report.looks import GREY, INK, looks
+from unweave.report.looks import GREY, INK, PALETTE
 from unweave.report.results import Group, Results
 
 SEEN = "forget_accuracy"  # logged where a run was watched
@@ -19,7 +20,7 @@ CURVES = (("forget loss", ("watched_forget_loss",)), *((f"{s} accuracy in %", (f
 
 def losses_by_stage(results: Results) -> Figure | None:
     """Draw the losses of the forget samples before, between and after the stages, one panel per method, one seed."""
-    groups = [group for group in results.groups if group in results.stages]
+    groups = [group for group in results.groups if group in results.stages and not results.is_extra(group)]
     if not groups:
         return None
     figure, axes = panels(len(groups), share=True)
@@ -60,13 +61,13 @@ def last_stage(results: Results) -> Figure | None:
     if not groups:
         return None
     figure = new_figure(3.1 * len(CURVES) + 0.6, 2.9)
-    shown = looks([group for group in results.groups if group in results.values])
+    colours = dict(zip(groups, cycle(PALETTE), strict=False))
     axes = figure.subplots(1, len(CURVES), squeeze=False)[0]
     for axis, (title, names) in zip(axes, CURVES, strict=True):
         for group in groups:
-            _curve(axis, watched[group], names[0], results.label(group), shown[group].colour)
+            _curve(axis, watched[group], names[0], results.label(group), colours[group])
             if title.endswith("%"):
-                _curve(axis, watched[group], f"test_{names[0]}", "", shown[group].colour, style="--")
+                _curve(axis, watched[group], f"test_{names[0]}", "", colours[group], style="--")
         axis.set_title(title)
         axis.set_xlabel("step of the last stage", fontsize=8)
         axis.set_ylim(bottom=0, top=102 if title.endswith("%") else None)

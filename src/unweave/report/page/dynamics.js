@@ -14,7 +14,8 @@ const dynamics = () => {
   }, dynamics);
   const scale = now.logged.endsWith("accuracy") ? 100 : 1;
   const { colours, axis } = base();
-  const sets = watched.flatMap((index) => {
+  const sets = watched.flatMap((index, place) => {
+    const colour = LINES[place % LINES.length];
     const runs = Object.entries(data.histories[index]).filter(([seed]) => now.seed === MEAN || seed === now.seed);
     const sums = new Map();
     for (const [, run] of runs) {
@@ -26,14 +27,14 @@ const dynamics = () => {
       }
     }
     const points = [...sums].sort(([one], [other]) => one - other).map(([x, [sum, count]]) => ({ x, y: sum / count }));
-    return points.length ? [{ label: data.groups[index].label, data: points, borderColor: colourOf(index), backgroundColor: colourOf(index), borderWidth: 2, pointRadius: 2, pointHitRadius: 6 }] : [];
+    return points.length ? [{ label: data.groups[index].label, data: points, borderColor: colour, backgroundColor: colour, borderWidth: 2, pointRadius: 2, pointHitRadius: 6 }] : [];
   });
   const title = words(now.logged).replace("watched ", "");
   draw("dynamics-chart", {
     type: "line",
     data: { datasets: sets },
     options: {
-      scales: { x: { ...axis("step of the last stage"), type: "linear", min: 0 }, y: { ...axis(`${title}${scale === 100 ? " in %" : ""}${now.seed === MEAN && data.seeds.length > 1 ? ", mean over seeds" : ""}`), min: 0, ...(scale === 100 ? { max: 102, ticks: { ...axis("").ticks, callback: (value) => (value > 100 ? "" : value) } } : {}) } },
+      scales: { x: { ...axis("step of the last stage"), type: "linear", min: 0 }, y: { ...axis(`${title}${scale === 100 ? " in %" : ""}${now.seed === MEAN && data.seeds.length > 1 ? ", mean over seeds" : ""}`), min: 0, ...(scale === 100 ? { max: 102, ticks: { ...axis("").ticks, stepSize: 20, includeBounds: false, callback: (value) => (value > 100 ? "" : value) } } : {}) } },
       interaction: { mode: "nearest", axis: "x", intersect: false },
       plugins: { legend: { labels: { color: colours.ink, boxWidth: 14, boxHeight: 2 } }, tooltip: { callbacks: { title: (items) => `step ${items[0].raw.x}`, label: (item) => `${item.dataset.label}: ${item.raw.y.toFixed(scale === 100 ? 1 : 3)}${scale === 100 ? " %" : ""}` } } },
     },
