@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -15,13 +15,14 @@ from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Cost, History, Workbench, run_phases
+from unweave.engine import Checkpoints, Cost, History, Phase, Workbench, run_phases
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
-from unweave.evaluation import Look, Scores, Watch, evaluate
+from unweave.evaluation import Look, Scores, Watch, evaluate, predict
+from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
@@ -143,7 +144,8 @@ def unlearn(
         home = next(model.parameters()).device
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores)
         if folder:
-            folder.finish(result.model.state_dict(), _files(result))
+            stages = _between(folder.checkpoints, phases, model, judge, where)
+            folder.finish(result.model.state_dict(), _files(result, stages))
     except BaseException as error:
         kept = folder.abandon() if folder else None
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
@@ -152,9 +154,9 @@ def unlearn(
     return result
 
 
-def _files(result: Result) -> dict[str, str]:
+def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
     """Return the text files of a run's folder."""
-    scores = result.scores.to_dict() if result.scores else {}
+    scores = (result.scores.to_dict() if result.scores else {}) | ({"stages": stages} if stages else {})
     return {
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": json.dumps({**scores, "cost": result.cost.to_dict()}, indent=2) + "\n",
@@ -183,3 +185,16 @@ def check_request(
         if resume and not work.exists():
             raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
     return pick_device(device)
+
+
+def _between(
+    checkpoints: Checkpoints, phases: Sequence[Phase], model: nn.Module, split: Split, device: torch.device
+) -> dict[str, Any]:
+    """Return accuracy and losses of the forget samples after each phase but the last, from its kept weights."""
+    found = {}
+    for phase, weights in zip(phases[:-1], checkpoints.between(len(phases)), strict=True):
+        between = copy.deepcopy(model)
+        between.load_state_dict(weights)
+        predictions = predict(between, split.samples, split.rows("forget"), device=device)
+        found[phase.name] = accuracy_and_losses(predictions)
+    return found

@@ -191,7 +191,8 @@ class Store:
         folder = self.cells / name
         scores: dict[str, Any] = json.loads((folder / "scores.json").read_text())
         if (folder / COMPARISON).exists():
-            scores = json.loads((folder / COMPARISON).read_text()) | {"cost": scores["cost"]}
+            own = {name: scores[name] for name in ("cost", "stages") if name in scores}
+            scores = json.loads((folder / COMPARISON).read_text()) | own
         return scores
 
     def rows(self) -> list[dict[str, Any]]:
