@@ -8,8 +8,8 @@
 from unweave import losses, projection
 from unweave._version import __version__
 from unweave.engine import CollapseError, Limits
-from unweave.errors import RunError, RunWarning, UsageError
-from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, evaluate
+from unweave.errors import RunError, RunWarning, Stopped, UsageError
+from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Watch, evaluate
 from unweave.record import Request
 from unweave.run import Result, load_weights, unlearn
 from unweave.split import Split
@@ -26,7 +26,9 @@ __all__ = [
     "RunWarning",
     "Scores",
     "Split",
+    "Stopped",
     "UsageError",
+    "Watch",
     "__version__",
     "evaluate",
     "load_weights",

@@ -5,21 +5,35 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import CollapseError, Cost, Guard, History, Limits, Workbench, run_phases
+from unweave.engine import (
+    Checkpoints,
+    CollapseError,
+    Cost,
+    Guard,
+    History,
+    Limits,
+    Phase,
+    Workbench,
+    run_phases,
+)
 from unweave.engine.checkpoint import EVERY_SECONDS
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.engine.workbench import Precision
-from unweave.errors import RunError, UsageError, unknown
-from unweave.evaluation import Scores, evaluate
+from unweave.errors import RunError, Stopped, UsageError, unknown
+from unweave.evaluation import Look, Scores, Watch, evaluate, predict
+from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
@@ -69,13 +83,18 @@ def unlearn(
     loss: Loss = cross_entropy,
     initial: Callable[[], nn.Module] | None = None,
     device: str | torch.device | None = None,
-    precision: Precision = "float32",
-    progress: bool | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",  # noqa: A002
+    progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+    judge: Split | None = None,
+    look: Look | None = None,
+    stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -88,6 +107,14 @@ def unlearn(
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
     `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
     also has a deletion record.
+
+    ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
+    gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+
+    With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
+    accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
+    for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
+    can be resumed.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -103,18 +130,22 @@ def unlearn(
         request = Request(**request)
     if request is not None:
         request.check(model, out)
-    where = check_request(device=device, precision=precision, out=out, resume=resume)
+    where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
         "profile": profile or next(iter(chosen.profiles)),
         "settings": configured.to_dict(),
         "seed": seed,
-        "precision": precision,
+        "precision": resolve_precision(precision, where),
+        "compile": compile,
         "split": split.hash,
         "limits": limits.to_dict() if limits else None,
+        **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
+        **({"watch": asdict(watch)} if watch else {}),
         **({"request": request.id} if request else {}),
         **(about or {}),
     }
+    judge = judge or split
     phases = list(chosen.phases(configured))
     bench = Workbench(
         copy.deepcopy(model).to(where),
@@ -123,6 +154,7 @@ def unlearn(
         loss=loss,
         seed=seed,
         precision=precision,
+        compile=compile,
         initial=initial,
     )
     folder = None
@@ -138,6 +170,8 @@ def unlearn(
             checkpoints=folder.checkpoints if folder else None,
             resume=resume,
             progress=ProgressLine(show=progress, title=chosen.name),
+            watch=Watcher(watch, judge, test) if watch else None,
+            stop=stop,
             guard=guard,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
@@ -146,15 +180,22 @@ def unlearn(
         if folder and request:
             between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
         if folder:
-            scores = evaluate(bench.model, split, test, original=model, before_stage2=between, device=where)
+            scores = evaluate(
+                bench.model,
+                judge,
+                test,
+                original=model,
+                before_stage2=between,
+                look=look,
+                device=where,
+                precision=precision,
+            )
         home = next(model.parameters()).device
         checks = tuple(guard.checks) if guard else ()
-        result = Result(bench.model.to(home), history, bench.cost, chosen.name, configured, scores, checks)
+        result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            files: dict[str, str] = {
-                "history.jsonl": history.to_jsonl(),
-                "scores.json": _indented({**scores.to_dict(), "cost": bench.cost.to_dict()}),
-            }
+            stages = _between(folder.checkpoints, phases, model, judge, where)
+            files = _files(result, stages)
             private: dict[str, str] = {}
             if request:
                 record, proofs = make_record(
@@ -174,10 +215,19 @@ def unlearn(
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
         kept = folder.abandon(good.weights if good else None) if folder else None
-        if kept and isinstance(error, RunError):
+        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise
     return result
+
+
+def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text files of a run's folder."""
+    scores = (result.scores.to_dict() if result.scores else {}) | ({"stages": stages} if stages else {})
+    return {
+        "history.jsonl": result.history.to_jsonl(),
+        "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
+    }
 
 
 def _indented(content: Any) -> str:
@@ -188,12 +238,15 @@ def check_request(
     *,
     device: str | torch.device | None,
     precision: str,
+    compile: str = "auto",  # noqa: A002
     out: str | os.PathLike[str] | None,
     resume: bool,
 ) -> torch.device:
     """Refuse what cannot work before any work is done; return the device."""
     if precision not in get_args(Precision):
         raise unknown("precision", precision, get_args(Precision))
+    if compile not in get_args(Compile):
+        raise unknown("way to compile", compile, get_args(Compile))
     if out is not None:
         target = Path(out)
         refuse_existing(target)
@@ -203,3 +256,16 @@ def check_request(
         if resume and not work.exists():
             raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
     return pick_device(device)
+
+
+def _between(
+    checkpoints: Checkpoints, phases: Sequence[Phase], model: nn.Module, split: Split, device: torch.device
+) -> dict[str, Any]:
+    """Return accuracy and losses of the forget samples after each phase but the last, from its kept weights."""
+    found = {}
+    for phase, weights in zip(phases[:-1], checkpoints.between(len(phases)), strict=True):
+        between = copy.deepcopy(model)
+        between.load_state_dict(weights)
+        predictions = predict(between, split.samples, split.rows("forget"), device=device)
+        found[phase.name] = accuracy_and_losses(predictions)
+    return found

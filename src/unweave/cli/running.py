@@ -68,7 +68,15 @@ def run(
     options: Options = None,
     small: Small = False,
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
+    ] = "auto",
+    compile_: Annotated[
+        str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
+    ] = "auto",
+    keep_data: Annotated[
+        str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
+    ] = "auto",
     limits: Annotated[
         list[str] | None,
         typer.Option("--limit", metavar="KEY=VALUE", help="A limit of the guard against collapse; repeatable."),
@@ -93,9 +101,12 @@ def run(
     elif request or key or previous:
         raise UsageError("--request, --key and --previous belong to a record. Give it an id with --request-id.")
     guard = None if no_guard else Limits.parse(pairs(limits or []))
-    check_request(device=device, precision=precision, out=out, resume=resume)
+    check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
+    fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
-    original = task_source.train(task, seed=seed, device=device)
+    for part in (task.train, task.test):
+        part.samples.keep_data = keep_data  # type: ignore[assignment]
+    original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
     result = unlearn(
         original,
         task.train,
@@ -107,12 +118,12 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
-        precision=precision,  # type: ignore[arg-type]
         limits=guard,
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+        **fast,  # type: ignore[arg-type]
         **values,
     )
     if as_json:
