@@ -37,6 +37,8 @@ from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
+    SPLIT,
+    TEST_SPLIT,
     OutputFolder,
     between_stages,
     load_weights,
@@ -88,6 +90,7 @@ def unlearn(
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
+    earlier: Sequence[Split] = (),
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -106,7 +109,8 @@ def unlearn(
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
     `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
-    also has a deletion record.
+    also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
+    they forgot stays forgotten (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
@@ -124,6 +128,7 @@ def unlearn(
     """
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
+    split = split.after(*earlier) if earlier else split
     chosen.check(split)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     if isinstance(request, Mapping):
@@ -211,6 +216,9 @@ def unlearn(
                     before_stage2=between,
                 )
                 files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
+                private[SPLIT] = split.to_json()
+                if test is not None:
+                    private[TEST_SPLIT] = test.to_json()
             folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None

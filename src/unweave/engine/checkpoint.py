@@ -106,7 +106,7 @@ class Checkpoints:
     def between(self, phases: int) -> Iterator[dict[str, Tensor]]:
         """Yield the weights of the model as they were after each phase but the last."""
         for number in range(1, phases):
-            tensors = safetensors.torch.load_file(self.folder / f"{number:02d}-00000000.safetensors")
+            tensors = read_tensors(self.folder / f"{number:02d}-00000000.safetensors")
             yield {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
 
     def newest_file(self) -> Path | None:
