@@ -7,8 +7,8 @@
 
 from unweave import losses, projection
 from unweave._version import __version__
-from unweave.errors import RunError, UsageError
-from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, evaluate
+from unweave.errors import RunError, Stopped, UsageError
+from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Watch, evaluate
 from unweave.run import Result, load_weights, unlearn
 from unweave.split import Split
 
@@ -20,7 +20,9 @@ __all__ = [
     "RunError",
     "Scores",
     "Split",
+    "Stopped",
     "UsageError",
+    "Watch",
     "__version__",
     "evaluate",
     "load_weights",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, find_benchmark
@@ -69,6 +71,14 @@ def options(
 def say(text: str) -> None:
     """Tell a person on standard error."""
     err_console.print(text, style="dim", markup=False, highlight=False)
+
+
+def listing(rows: Iterable[tuple[str, str]]) -> Table:
+    """Return names and summaries as a table without lines."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, summary in rows:
+        table.add_row(name, summary)
+    return table
 
 
 def words(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from accelerate.utils import set_seed
 from torch import Tensor
@@ -10,11 +11,13 @@ from torch import Tensor
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.history import History
-from unweave.engine.phase import Phase
+from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Cost, Workbench
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, Stopped, UsageError
 from unweave.randomness import own_random_numbers
+
+Watcher: TypeAlias = Callable[[Phase, int], Logged]
 
 
 def run_phases(
@@ -24,11 +27,15 @@ def run_phases(
     checkpoints: Checkpoints | None = None,
     resume: bool = False,
     progress: ProgressLine | None = None,
+    watch: Watcher | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
+    ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
+    to leave: then a checkpoint is written, and `Stopped` raised.
     """
     done = checkpoints.newest() if checkpoints and resume else None
     history = History(list(done.extra["history"]) if done else None)
@@ -43,7 +50,9 @@ def run_phases(
                 first = done.step
             else:
                 _begin(bench, phases, index, history=history, checkpoints=checkpoints)
-            _run_steps(bench, phases, index, first, history=history, checkpoints=checkpoints, line=line)
+            _run_steps(
+                bench, phases, index, first, history=history, checkpoints=checkpoints, line=line, watch=watch, stop=stop
+            )
             phase.finish()
             _ = history.rows  # raises where a value is not finite
     bench.mode("eval")
@@ -76,16 +85,23 @@ def _run_steps(
     history: History,
     checkpoints: Checkpoints | None,
     line: ProgressLine,
+    watch: Watcher | None,
+    stop: Callable[[], bool] | None,
 ) -> None:
     phase = phases[index]
     line.phase(phase.name, steps=phase.steps, done=first)
     for number in range(first, phase.steps):
         set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
-        history.add(phase.name, number, phase.step(number))
+        bench.forwards.step(number - first, left=phase.steps - number)
+        logged = phase.step(number)
+        history.add(phase.name, number, {**logged, **watch(phase, number)} if watch else logged)
         if line.due():
             line.show(number + 1, history.rows[-1])
-        if checkpoints and checkpoints.due():
+        leave = checkpoints is not None and stop is not None and stop()
+        if checkpoints and (leave or checkpoints.due()):
             checkpoints.save(_checkpoint(bench, phases, index, number + 1, history))
+        if leave:
+            raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")
 
 
 def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History) -> Checkpoint:
@@ -103,18 +119,23 @@ def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int
 
 
 def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> None:
-    if list(done.extra["phases"]) != [phase.name for phase in phases]:
+    if done.extra.get("phases") != [phase.name for phase in phases]:
         raise UsageError(
-            f"The checkpoint belongs to a run with the phases {done.extra['phases']}, not to this one. "
+            f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
             "Resume with the command that began the run."
         )
-    weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
-    bench.model.load_state_dict(weights)
-    bench.cost = Cost(**done.extra["cost"])
-    for number, phase in enumerate(phases[: done.phase + 1]):
-        phase.prepare(bench)
-        mark = f"phase.{number}."
-        phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+    try:
+        weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
+        bench.model.load_state_dict(weights)
+        bench.cost = Cost(**done.extra["cost"])
+        for number, phase in enumerate(phases[: done.phase + 1]):
+            phase.prepare(bench)
+            mark = f"phase.{number}."
+            phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, UsageError | RunError):
+            raise
+        raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
 
 
 def _require_finite(bench: Workbench, when: str) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from unweave.data import pick_device
+from unweave.engine.precision import Precision, resolve_precision
 from unweave.errors import unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Observed, observe
+from unweave.evaluation.predictions import Look, Observed, predict
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
@@ -54,8 +56,10 @@ def evaluate(
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
     seed: int = 0,
-    batch_size: int = 512,
+    look: Look | None = None,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
@@ -63,7 +67,9 @@ def evaluate(
     models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
     and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
-    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals.
+    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``look`` remembers
+    what models said, where several evaluations share some of them. ``precision`` is that of forward passes: ``auto``
+    is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -76,10 +82,7 @@ def evaluate(
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-
-    def look(at: nn.Module) -> Observed:
-        return observe(at, train, test, batch_size=batch_size, device=device)
-
+    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
     seen, retrained = look(model), [look(other) for other in references]
     before = look(original) if original is not None else None
     curves: dict[str, Any] = {}
@@ -96,12 +99,13 @@ def evaluate(
         settings = relearn or RelearnSettings()
         found, curves = relearn_metrics(model, references, original, train, settings=settings, seed=seed, device=device)
         metrics += found
-    metrics += _certificate(seen, before_stage2, train, batch_size, device)
+    metrics += _certificate(seen, before_stage2, train, batch_size, device, precision)
     metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
     values: dict[str, Any] = {
         part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
         for part, subsets in seen.parts.items()
     }
+    values["precision"] = resolve_precision(precision, pick_device(device))
     return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
 
 
@@ -119,7 +123,8 @@ def _compared(
     def ask(observed: Observed, resamples: int) -> list[Metric]:
         found = accuracy_metrics(observed)
         if "membership" in questions:
-            found += membership_metrics(observed, resamples=resamples, seed=seed)
+            question = ("membership", resamples, seed)
+            found += observed.once(question, lambda: membership_metrics(observed, resamples=resamples, seed=seed))
         return found
 
     def answers(models: Sequence[Observed]) -> dict[tuple[str, str, str], list[float]]:
@@ -148,13 +153,15 @@ def _certificate(
     seen: Observed,
     before: BeforeStage2 | None,
     train: Split,
-    batch_size: int,
+    batch_size: int | None,
     device: str | torch.device | None,
+    precision: Precision,
 ) -> list[Metric]:
     if before is None:
         return no_certificate()
     now = seen("train", "forget")
-    then = observe(before.model, train, batch_size=batch_size, device=device)("train", "forget")
+    rows = train.rows("forget")
+    then = predict(before.model, train.samples, rows, batch_size=batch_size, device=device, precision=precision)
     bound = forgetting_bound(
         then.losses, now.losses, alpha=before.alpha, classes=now.classes, mean_sign=before.mean_sign
     )
