@@ -31,8 +31,8 @@ from unweave import RunError, Split, evaluate, unlearn
 from unweave.benchmarks import Benchmark, Task, find_benchmark
 from unweave.data import pick_device
 from unweave.methods import find_method
+from unweave.provenance import provenance
 from unweave.split import SUBSETS
-from unweave.study.provenance import provenance
 
 SEED, HELD_OUT = 100, 0.2
 COLUMNS = ("method", "settings", "score", *SUBSETS, "seconds", "error")
