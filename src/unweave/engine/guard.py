@@ -31,7 +31,7 @@ from unweave.settings import Settings, setting
 
 KEPT = ("adjacent", "remote")
 BATCH = 64
-FEWEST = 10  # of samples that say something about a subset
+FEWEST = 10  # of samples that say something about a kept subset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Guard:
         self.rows = {
             subset: _some(torch.from_numpy(bench.split[subset]), limits.samples)
             for subset in ("forget", *KEPT)
-            if len(bench.split[subset]) >= FEWEST
+            if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
         self.start = self._look(tuple(self.rows))
         self.good: Good | None = None
