@@ -57,6 +57,8 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
+    micro_batch: int | None = None,
+    max_memory: int | str | None = None,
     progress: bool | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
@@ -74,6 +76,9 @@ def unlearn(
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
+    taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
+    A device whose memory runs out does the same by itself. Not in training mode of normalisation.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -104,6 +109,8 @@ def unlearn(
         seed=seed,
         precision=precision,
         compile=compile,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         initial=initial,
     )
     folder = None
