@@ -7,24 +7,39 @@ import json
 import math
 import re
 import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
+from tests.tiny import tiny
 from unweave import UsageError
-from unweave.benchmarks import find_benchmark
+from unweave.methods import METHODS as METHOD_TABLE
 from unweave.report import write_report
 from unweave.report.grids import study_grids
 from unweave.report.paper import paper_grid
 from unweave.report.results import read_results
-from unweave.study import Cell, Store, plan, run_study
+from unweave.report.stage_figures import stage_histograms
+from unweave.study import (
+    PRESETS,
+    Cell,
+    Store,
+    describe_preset,
+    each_once,
+    find_presets,
+    preset_cells,
+    run_study,
+)
 
+LATEX = shutil.which("pdflatex") or shutil.which("lualatex") or shutil.which("xelatex")
 HOSTILE = "<script>alert(1)</script>"
 VARIANT = "a_b=50%&$x|{y}^~\\#"
 ERROR = '</script><img src=x onerror="window.hacked=1"> diverged & stopped: 100% of it'
+SUBSETS = ("forget", "adjacent", "remote")
+WATCHED = ("two-stage", "pgd")  # methods that log accuracies and keep losses between their stages
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
+TABLES = ("accuracy", "loss", "membership", "other", "cost", "failed")
 # forget, adjacent and remote accuracy; test data gets one point less of what is kept
 METHODS = {
     ("original", ""): (1.0, 0.99, 0.99),
@@ -63,20 +78,36 @@ def scores_of(accuracies, random):
     }
 
 
-def write_cell(store, method, variant, seed, accuracies, random):
-    folder = store.cells / f"{re.sub(r'[^a-z0-9-]', '_', method)}.seed-{seed}"
+def write_cell(store, method, variant, seed, accuracies, random, *, settings=None, name=None):
+    parts = [re.sub(r"[^a-z0-9=-]", "_", part) for part in (method, variant) if part]
+    folder = store.cells / (name or ".".join([*parts, f"seed-{seed}"]))
     folder.mkdir()
-    labels = {"variant": variant, "method": method, "profile": "official", "seed": seed}
-    (folder / "config.json").write_text(json.dumps({"unweave": "0.1.0", "torch": "2", "cell": labels}))
+    profile = next(iter(METHOD_TABLE[method].profiles)) if method in METHOD_TABLE else "official"
+    labels = {"variant": variant, "method": method, "profile": profile, "seed": seed}
+    config = {
+        "unweave": "0.1.0",
+        "torch": "2",
+        "cell": labels,
+        "settings": settings or {},
+        "notes": {"data": "made up"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
     rows = [
-        {"phase": "first" if step < 30 else "second", "step": step, "forget_loss": step / 10, "multiplier": 1.0}
+        {"phase": "first" if step < 30 else "second", "step": step % 370, "forget_loss": step / 10, "multiplier": 1.0}
         for step in range(0 if method == "original" else 400)
     ]
+    if method in WATCHED:
+        for row in rows[::20]:
+            row |= {f"{mark}{subset}_accuracy": row["step"] / 400 for mark in ("", "test_") for subset in SUBSETS}
+            row["watched_forget_loss"] = row["forget_loss"] + 1
     (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "scores.json").write_text(json.dumps(scores_of(accuracies, random)))
+    scores = scores_of(accuracies, random)
+    if method in WATCHED:
+        scores["stages"] = {"first": {**scores["train"]["forget"], "accuracy": 0.0}}
+    (folder / "scores.json").write_text(json.dumps(scores))
 
 
-def make_study(folder, *, benchmark="digits", methods=METHODS, seeds=3, failures=True):
+def make_study(folder, *, benchmark="digits", methods=METHODS, seeds=3, failures=True, presets=()):
     """A study's folder with invented numbers: hostile names, a method that failed, and one that failed in a seed."""
     store = Store.create(folder, benchmark)
     random = np.random.default_rng(0)
@@ -87,13 +118,17 @@ def make_study(folder, *, benchmark="digits", methods=METHODS, seeds=3, failures
         for seed in range(2):
             store.note_failure(Cell(method="salun", seed=seed), RuntimeError(ERROR))
         store.note_failure(Cell(method="ft", seed=seeds - 1), RuntimeError("loss became nan in step 7"))
+    for name in presets:
+        rows = [[labels[key] for key in ("method", "profile", "variant")] for labels in store.finished().values()]
+        summary, shows = f"What of {HOSTILE}?", list(PRESETS[name].shows)
+        store.add_presets({name: {"summary": summary, "shows": shows, "about": [], "rows": rows}})
     store.write_table()
     return folder
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    folder = make_study(tmp_path_factory.mktemp("report") / "study")
+    folder = make_study(tmp_path_factory.mktemp("report") / "study", presets=("comparison", "cost", "dynamics"))
     write_report(folder, against_paper=True)
     return folder
 
@@ -167,9 +202,15 @@ def test_best_and_nearest_are_marked_among_the_methods(study, frame):
             assert ("nearest" in marks) == (f"{100 * abs(value - means['retrain']):.1f}" == f"{100 * least:.1f}")
 
 
-@pytest.mark.parametrize("name", ["accuracy", "loss", "membership", "other", "cost", "failed"])
-def test_latex_is_well_formed(study, name):
-    text = (study / "report" / "tables" / f"{name}.tex").read_text()
+def test_latex_is_well_formed(study):
+    files = sorted(path.stem for path in study.glob("report/tables/*.tex"))
+    assert files == sorted([*TABLES, "study-comparison-accuracy", "study-cost-cost"])
+    for name in files:
+        check_latex((study / "report" / "tables" / f"{name}.tex").read_text(), name)
+
+
+def check_latex(text, name):
+    """Environments closed in order, braces and dollars balanced, as many cells as columns, special letters escaped."""
     opened = re.findall(r"\\begin\{(\w+)\}", text)
     assert opened == re.findall(r"\\end\{(\w+)\}", text)[::-1] == ["table", "tabular"]
     bare = re.sub(r"\\[\\{}&%$#_]", "", text)
@@ -187,6 +228,30 @@ def test_latex_is_well_formed(study, name):
     rows = text.split(r"\midrule")[1]
     assert not re.search(r"(?<!\\)[#_%]|<|>|\|", rows)
     assert r"\textless{}script" in rows or name == "failed"
+
+
+@pytest.mark.skipif(not LATEX, reason="needs a TeX (Debian: apt-get install texlive-latex-recommended)")
+def test_latex_compiles(study, tmp_path):
+    tables = "".join(rf"\input{{{path}}}" for path in sorted(study.glob("report/tables/*.tex")))
+    text = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{tables}\end{{document}}"
+    (tmp_path / "all.tex").write_text(text)
+    words = [LATEX, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "all.pdf").exists()
+
+
+def test_every_named_study_has_a_section(study):
+    text = (study / "report" / "index.html").read_text()
+    assert re.findall(r'data-study="([^"]*)"', text) == ["comparison", "cost", "dynamics"]
+    assert html.escape(f"What of {HOSTILE}?") in text
+    assert 'id="dynamics-chart"' in text
+    assert "data: made up" in text
+    whole, part = (
+        pd.read_csv(study / "report" / "tables" / f"{name}.csv").set_index("method")
+        for name in ("accuracy", "study-comparison-accuracy")
+    )
+    pd.testing.assert_frame_equal(whole.loc[part.index], part)
 
 
 def test_failed_cells_do_not_vanish(study):
@@ -277,6 +342,7 @@ def test_the_same_study_gives_the_same_files(study, tmp_path):
         assert path.read_bytes() == (study / "report" / path.relative_to(report.folder)).read_bytes(), path
     names = {path.name for path in report.folder.glob("figures/*")}
     figures = ("trade-off", "membership", "loss-distributions", "learning-dynamics", "cost")
+    figures += ("forget-losses-by-stage", "last-stage")
     assert names == {f"{name}.{suffix}" for name in figures for suffix in ("png", "svg")}
 
 
@@ -300,18 +366,26 @@ def test_a_benchmark_without_counterpart_is_said_so(study):
 
 
 def test_a_real_study_makes_a_report(tmp_path):
-    cells = plan(["original", "ga"], seeds=1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # steps this small are slowed down by threads where other work is going on
-    try:
-        store = run_study(find_benchmark("digits"), cells, tmp_path / "study", device="cpu")
-    finally:
-        torch.set_num_threads(threads)
+    benchmark = tiny(forget="first")
+    presets = find_presets("noise") + find_presets("dynamics")
+    cells = {preset.name: preset_cells(preset, benchmark, seeds=1) for preset in presets}
+    described = {preset.name: describe_preset(preset, cells[preset.name]) for preset in presets}
+    everything = each_once(cell for found in cells.values() for cell in found)
+    store = run_study(benchmark, everything, tmp_path / "study", device="cpu", presets=described)
     report = write_report(store.folder)
     accuracy = csv.DictReader(io.StringIO((report.folder / "tables" / "accuracy.csv").read_text()))
     frame = pd.read_parquet(store.table)
     for row in accuracy:
-        mean, _ = pandas_spread(frame, row["method"], "test", "adjacent", "accuracy")
+        chosen = frame[frame.variant == row["variant"]]
+        mean, _ = pandas_spread(chosen, row["method"], "test", "adjacent", "accuracy")
         assert float(row["test_adjacent_accuracy_mean"]) == mean
     assert report.verdict
-    assert (report.folder / "figures" / "loss-distributions.png").exists()
+    for name in ("loss-distributions", "forget-losses-by-stage", "last-stage"):
+        assert (report.folder / "figures" / f"{name}.png").exists()
+    results = read_results(store.folder)
+    (group,) = (group for group in results.groups if group == ("pgd", "released", ""))
+    names = [name for name, *_ in stage_histograms(results, group, 0)]
+    assert names == ["original", "after stage 1", "at the end"]
+    text = report.page.read_text()
+    assert "tiny forget=first" in text
+    assert "adjacency=classes" in text

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
     not (BROWSER and DRIVER),
     reason="needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)",
 )
+EXTRA = "alpha=0"  # a variant of a method that is there without it too
 OPTIONS = [
     "--headless=new",
     "--no-sandbox",
@@ -76,7 +77,8 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    folder = make_study(tmp_path_factory.mktemp("page") / "study")
+    methods = {**METHODS, ("two-stage", EXTRA): (0.2, 0.97, 0.98)}
+    folder = make_study(tmp_path_factory.mktemp("page") / "study", methods=methods, presets=("comparison", "dynamics"))
     write_report(folder, against_paper=True)
     return folder
 
@@ -117,9 +119,8 @@ def page(browser, study):
 
 
 def chosen(frame, method, split, subset, metric, seed="mean"):
-    rows = frame[
-        (frame.method == method) & (frame.split == split) & (frame.subset == subset) & (frame.metric == metric)
-    ]
+    own = frame[(frame.method == method) & (frame.variant == dict(METHODS.keys())[method])]
+    rows = own[(own.split == split) & (own.subset == subset) & (own.metric == metric)]
     return rows if seed == "mean" else rows[rows.seed == int(seed)]
 
 
@@ -213,7 +214,7 @@ def test_one_measure_for_every_method(page, frame):
     page.select("compare-metric", "mia_population_auc")
     page.select("compare-seed", "1")
     labels, values = page.run("const c = Chart.getChart('compare-chart').data; return [c.labels, c.datasets[0].data]")
-    expected = frame[(frame.metric == "mia_population_auc") & (frame.seed == 1)]
+    expected = frame[(frame.metric == "mia_population_auc") & (frame.seed == 1) & (frame.variant != EXTRA)]
     assert dict(zip(labels, values, strict=True)) == pytest.approx(
         {label(row.method, row.variant): row.value for row in expected.itertuples()}
     )
@@ -241,9 +242,45 @@ def test_one_method_up_close(page, study):
     assert {name for name, _ in lines} == {"ga", "original", "retrain"}
 
 
+def test_variants_are_shown_when_asked_for(page, frame):
+    assert label("two-stage", EXTRA) not in page.table()
+    page.select("tradeoff-show", "all")
+    assert label("two-stage", EXTRA) in page.table()
+    points = page.run("""return Chart.getChart("tradeoff-chart").data.datasets.filter((d) => d.named !== undefined)
+        .map((d) => [d.data[0].label, d.data[0].x])""")
+    rows = frame[(frame.variant == EXTRA) & (frame.metric == "accuracy") & (frame.split == "test")]
+    assert dict(points)[label("two-stage", EXTRA)] == pytest.approx(100 * rows[rows.subset == "forget"].value.mean())
+    page.select("table-show", "methods")
+    assert label("two-stage", EXTRA) not in page.table()
+    assert page.run("return document.getElementById('tradeoff-show').value") == "methods"
+
+
+def test_the_last_stage_step_by_step(page, study):
+    lines = dict(page.run("return Chart.getChart('dynamics-chart').data.datasets.map((d) => [d.label, d.data])"))
+    assert set(lines) == {"two-stage", label("two-stage", EXTRA)}
+    rows = [json.loads(line) for line in (study / "cells/two-stage.seed-0/history.jsonl").read_text().splitlines()]
+    for point in lines["two-stage"]:  # every seed logged the same
+        assert point["y"] == pytest.approx(100 * rows[30 + point["x"]]["forget_accuracy"])
+    page.select("dynamics-logged", "watched_forget_loss")
+    page.select("dynamics-seed", "1")
+    (first, *_) = page.run("return Chart.getChart('dynamics-chart').data.datasets[0].data")
+    assert first["y"] == rows[30 + first["x"]]["watched_forget_loss"]
+
+
+def test_losses_between_the_stages(page):
+    options = dict(
+        page.run("return [...document.getElementById('method-group').options].map((o) => [o.textContent, o.value])")
+    )
+    page.select("method-group", options["two-stage"])
+    page.select("method-subset", "train forget")
+    shown = page.run("return Chart.getChart('losses-chart').data.datasets.map((d) => d.label)")
+    assert shown == ["two-stage", "after first", "original", "retrain"]
+
+
 def test_tables_sort(page, frame):
     script = "document.querySelectorAll('#main-table thead button')[arguments[0]].click()"
     means = frame[(frame.metric == "accuracy") & (frame.split == "train") & (frame.subset == "forget")]
+    means = means[means.variant != EXTRA]
     order = list(means.groupby("method").value.mean().sort_values().index)
     page.run(script, 1)
     assert [name.split(" ")[0] for name in page.table()] == [*order, "salun"]
@@ -290,7 +327,7 @@ def test_phone_dark_and_paper(page, study):
         assert page.run(background) == "rgb(255, 255, 255)"
         page.run("dispatchEvent(new Event('beforeprint'))")
         boxes = page.run("return [...document.querySelectorAll('canvas')].map((c) => [c.offsetWidth, c.offsetHeight])")
-        assert [width for width, _ in boxes] == [680] * 4
+        assert [width for width, _ in boxes] == [680] * 5
         assert min(height for _, height in boxes) > 200
         page.run("dispatchEvent(new Event('afterprint'))")
         assert len(page.develop("Page.printToPDF")["data"]) > 10_000

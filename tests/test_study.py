@@ -2,35 +2,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
 import pytest
 
+from tests.tiny import tiny
 from unweave import UsageError
 from unweave.benchmarks import find_benchmark
 from unweave.methods import METHODS
-from unweave.study import Cell, Store, plan, run_study
+from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
+from unweave.study.adjacency import regroup
 from unweave.study.store import COLUMNS
-
-# One thread a process: two processes share two cores here, and every run must give the same bits.
-ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
-QUICK = ["--device", "cpu", "--methods", "original,retrain,ga,two-stage", "--seeds", "2", "--grid", "stage2_epochs=1"]
-
-
-def command(*words, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "unweave", "study", "digits", *words],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=300,
-        check=False,
-        env=ALONE,
-    )
 
 
 def table(folder):
@@ -60,6 +43,8 @@ def test_a_plan_gives_settings_to_the_methods_that_have_them():
         ({"methods": ["two-stage"], "seeds": 1, "grid": {"alpha": ["7"]}}, "at most 1"),
         ({"methods": ["ft"], "seeds": 1, "profiles": ["nope"]}, "profile 'nope'"),
         ({"methods": ["ft"], "seeds": 0}, "at least one seed"),
+        ({"methods": ["two-stage"], "seeds": 1, "adjacency": ["neighbors"]}, "Did you mean 'neighbours'"),
+        ({"methods": ["two-stage"], "seeds": 1, "adjacency": ["remote-to-adjacent:many"]}, "between 0 and 1"),
     ],
 )
 def test_a_wrong_plan_is_refused_before_anything_runs(arguments, message):
@@ -74,41 +59,144 @@ def test_cell_names_are_safe_for_files():
     assert "<" not in cell.name
 
 
+def test_a_settings_default_on_the_benchmark_makes_no_variant():
+    grid = {"alpha": ["0", "0.5"], "stage2_epochs": ["3", "4"]}
+    variants = [cell.variant for cell in plan(["two-stage"], seeds=1, grid=grid, benchmark=tiny())]
+    assert variants == ["alpha=0", "alpha=0 stage2_epochs=4", "", "stage2_epochs=4"]
+    retrain = plan(["retrain"], seeds=1, grid={"epochs": ["10", "11"]}, benchmark=tiny())
+    assert [cell.variant for cell in retrain] == ["", "epochs=11"]
+
+
+def test_every_named_study_is_the_papers():
+    benchmark = find_benchmark("digits")
+    variants = {
+        name: {(cell.method, cell.variant) for cell in preset_cells(preset, benchmark, seeds=1)} - {("original", "")}
+        for name, preset in PRESETS.items()
+    }
+    every = {(name, "") for name in METHODS} - {("original", "")}
+    ours = ("two-stage", "")
+    assert variants == {
+        "comparison": every,
+        "without-w2": {ours, ("pgd", "")},
+        "alpha": {ours, ("two-stage", "alpha=0"), ("two-stage", "alpha=1")},
+        "mu": {ours, ("two-stage", "penalty=5"), ("two-stage", "penalty=20")},
+        "stage-1": {
+            ours,
+            ("two-stage", "constrain_adjacent=true"),
+            ("two-stage", "stage2_epochs=0"),
+            ("two-stage", "stage2_epochs=0 constrain_adjacent=true"),
+        },
+        "noise": {
+            ours,
+            ("two-stage", "adjacency=remote-to-adjacent:0.2"),
+            ("two-stage", "adjacency=adjacent-to-remote:0.2"),
+        },
+        "neighbours": {ours, ("two-stage", "adjacency=neighbours")},
+        "retrain": {ours, ("retrain", "")},
+        "cost": every,
+        "dynamics": {ours, ("pgd", "")},
+        "membership": every,
+    }
+    cells = [cell for preset in find_presets("all") for cell in preset_cells(preset, benchmark, seeds=2)]
+    union = each_once(cells)
+    assert len(union) == 2 * len({place for found in variants.values() for place in found} | {("original", "")})
+    assert {cell.method for cell in union if cell.watch} == {"two-stage", "pgd"}
+    with pytest.raises(UsageError, match="Did you mean 'alpha'"):
+        find_presets("alhpa")
+
+
+def test_adjacency_regroups_the_kept_samples_only():
+    task, original = tiny().load(), tiny().initial(0)
+
+    def regrouped(kind, seed=0):
+        return regroup(task.train, kind, original=lambda: original, seed=seed, device="cpu")
+
+    clean, far, near = (regrouped(kind) for kind in ("classes", "remote-to-adjacent:0.2", "adjacent-to-remote:0.2"))
+    assert clean == task.train
+    assert len(set(far.adjacent) - set(clean.adjacent)) == 8 == len(clean.remote) // 5
+    assert set(clean.adjacent) < set(far.adjacent)
+    assert len(set(near.remote) - set(clean.remote)) == 2 == round(len(clean.adjacent) / 5)
+    assert regrouped("remote-to-adjacent:0.2") == far != regrouped("remote-to-adjacent:0.2", seed=1)
+    found = regrouped("neighbours")
+    assert len(found.adjacent) == 5 == round(0.1 * 52)
+    for split in (far, near, found):
+        assert split.forget.tolist() == task.train.forget.tolist()
+        assert split.samples is task.train.samples
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A study that ran without interruption."""
-    folder = tmp_path_factory.mktemp("study")
-    done = command(*QUICK, "--out", "s", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "s"
+    """Every named study of the tiny benchmark, two seeds, in one folder."""
+    folder = tmp_path_factory.mktemp("study") / "s"
+    benchmark = tiny(forget="first")
+    for preset in find_presets("all"):
+        cells = preset_cells(preset, benchmark, seeds=2)
+        if preset.name in ("noise", "dynamics"):  # the second makes some of the first one's cells again, watched
+            run_study(benchmark, cells, folder, device="cpu", presets={preset.name: describe_preset(preset, cells)})
+    cells = preset_cells(PRESETS["retrain"], benchmark, seeds=2)
+    run_study(benchmark, cells, folder, device="cpu", presets={"retrain": describe_preset(PRESETS["retrain"], cells)})
+    return folder
 
 
-def test_the_table_has_the_contracts_columns_and_the_runs_values(finished):
+def test_studies_share_a_folder(finished):
+    about = json.loads((finished / "study.json").read_text())
+    assert (about["benchmark"], about["options"]) == ("tiny", {"forget": "first"})
+    assert list(about["presets"]) == ["noise", "dynamics", "retrain"]
+    assert ["two-stage", "released", "adjacency=adjacent-to-remote:0.2"] in about["presets"]["noise"]["rows"]
     frame = pd.read_parquet(finished / "results.parquet")
     assert tuple(frame.columns) == COLUMNS
-    assert set(frame.method) == {"original", "retrain", "ga", "two-stage"}
-    assert set(frame[frame.method == "two-stage"].variant) == {"stage2_epochs=1"}
-    assert set(frame[frame.method == "ga"].profile) == {"official"}
-    assert {"accuracy", "loss", "seconds", "sample_gradients"} <= set(frame.metric)
-    scores = json.loads((finished / "cells" / "ga.seed-1" / "scores.json").read_text())
-    chosen = frame.query("method == 'ga' and seed == 1 and split == 'test' and subset == 'remote'")
-    chosen = chosen[chosen.metric == "accuracy"]
-    assert chosen.value.tolist() == [scores["test"]["remote"]["accuracy"]]
+    assert set(frame.benchmark) == {"tiny forget=first"}
+    assert set(zip(frame.method, frame.variant, strict=True)) == {
+        ("original", ""),
+        ("retrain", ""),
+        ("pgd", ""),
+        ("two-stage", ""),
+        ("two-stage", "adjacency=adjacent-to-remote:0.2"),
+        ("two-stage", "adjacency=remote-to-adjacent:0.2"),
+    }
+
+
+def test_another_adjacency_is_scored_on_the_benchmarks_own(finished):
+    frame = pd.read_parquet(finished / "results.parquet")
+    samples = {
+        path.parent.name: json.loads(path.read_text())["train"]["adjacent"]["samples"]
+        for path in finished.glob("cells/*/scores.json")
+    }
+    assert set(samples.values()) == {12}
+    values = frame[(frame.metric == "loss") & (frame.split == "train") & (frame.subset == "adjacent")]
+    assert values.groupby("seed").value.nunique().tolist() == [6, 6]  # every cell gave another model
+    config = json.loads(next(finished.glob("cells/*adjacent-to-remote*0/config.json")).read_text())
+    assert config["judged_on"] == tiny().load().train.hash != config["split"]
+
+
+def test_watching_changes_nothing_but_the_history(finished, tmp_path):
+    cells = plan(["two-stage"], seeds=1, benchmark=tiny())
+    run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    watched, plain = (
+        [json.loads(line) for line in (folder / "cells/two-stage.seed-0/history.jsonl").read_text().splitlines()]
+        for folder in (finished, tmp_path / "s")
+    )
+    names = {f"{mark}{subset}_accuracy" for mark in ("", "test_") for subset in ("forget", "adjacent", "remote")}
+    assert names <= set(watched[0])
+    assert [{key: row[key] for key in other} for row, other in zip(watched, plain, strict=True)] == plain
+    ours, theirs = table(tmp_path / "s"), table(finished).query("method == 'two-stage' and variant == '' and seed == 0")
+    for metric in ("accuracy", "loss", "sample_forwards", "sample_gradients"):
+        assert ours[ours.metric == metric].value.tolist() == theirs[theirs.metric == metric].value.tolist() != []
 
 
 def test_every_cell_is_compared_with_the_retrained_models_of_other_seeds(finished):
     frame = pd.read_parquet(finished / "results.parquet")
-    tow = frame[frame.metric == "tow"].set_index(["method", "seed"]).value
-    assert len(tow) == 8
-    assert tow["retrain"].min() > tow["original"].max()
-    references = json.loads((finished / "cells" / "retrain.seed-0" / "against-retrain.json").read_text())["references"]
+    tow = frame[frame.metric == "tow"].set_index(["method", "variant", "seed"]).value
+    assert len(tow) == 12
+    references = json.loads((finished / "cells/retrain.seed-0/against-retrain.json").read_text())["references"]
     assert references == ["retrain.seed-1"]
 
 
-def test_where_the_numbers_come_from_is_on_record(finished):
-    (start,) = json.loads((finished / "provenance.json").read_text())["runs"]
-    assert start["command"].startswith("unweave study digits --device cpu --methods original,retrain")
-    assert {"commit", "date", "hardware", "versions"} <= set(start)
+def test_the_same_again_changes_nothing(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.glob("cells/*/*")}
+    cells = preset_cells(PRESETS["dynamics"], tiny(forget="first"), seeds=2)
+    run_study(tiny(forget="first"), cells, finished, device="cpu")
+    assert before == {path: path.stat().st_mtime_ns for path in finished.glob("cells/*/*")}
 
 
 def test_the_originals_are_trained_once_and_shared(finished):
@@ -118,46 +206,57 @@ def test_the_originals_are_trained_once_and_shared(finished):
     ]
 
 
-def test_the_same_command_again_changes_nothing(finished):
-    before = {path: path.stat().st_mtime_ns for path in finished.glob("cells/*/*")}
-    done = command(*QUICK, "--out", str(finished), cwd=finished.parent)
-    assert done.returncode == 0
-    assert before == {path: path.stat().st_mtime_ns for path in finished.glob("cells/*/*")}
+def test_a_time_limit_leaves_everything_to_the_next_start(tmp_path, monkeypatch):
+    cells = plan(["original", "retrain", "two-stage"], seeds=1, benchmark=tiny())
+    whole = run_study(tiny(), cells, tmp_path / "whole", device="cpu")
+    clock = [0.0]
+    monkeypatch.setattr("unweave.study.study.time.monotonic", lambda: clock.__setitem__(0, clock[0] + 1) or clock[0])
+    starts = 0
+    store = Store(tmp_path / "pieces")
+    while not all(map(store.is_done, cells)) if starts else True:
+        run_study(tiny(), cells, tmp_path / "pieces", device="cpu", time_limit=30)
+        starts += 1
+        assert (tmp_path / "pieces" / "results.parquet").exists()
+        assert starts < 60
+    assert starts > 3
+    assert not list((tmp_path / "pieces").rglob("*.unfinished"))
+    run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # time may have been over before the last comparison
+    pd.testing.assert_frame_equal(table(tmp_path / "pieces"), table(whole.folder))
 
 
-def test_a_killed_study_ends_like_one_that_was_not(finished, tmp_path):
-    words = [sys.executable, "-m", "unweave", "study", "digits", *QUICK, "--out", "s"]
-    for patience in (4.0, 6.0):
-        process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=ALONE)
-        time.sleep(patience)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    done = command(*QUICK, "--out", "s", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    pd.testing.assert_frame_equal(table(tmp_path / "s"), table(finished))
-
-
-def test_two_processes_share_a_folder(finished, tmp_path):
-    words = [sys.executable, "-m", "unweave", "study", "digits", *QUICK, "--out", "s"]
-    both = [
-        subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=ALONE)
-        for _ in range(2)
-    ]
-    for process in both:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
-    pd.testing.assert_frame_equal(table(tmp_path / "s"), table(finished))
+@pytest.mark.parametrize(("keep", "left"), [("originals", 1), ("none", 0)])
+def test_weights_go_when_nothing_needs_them_any_more(tmp_path, finished, keep, left):
+    cells = plan(["original", "retrain", "two-stage"], seeds=2, benchmark=tiny())
+    store = run_study(tiny(), cells, tmp_path / "s", device="cpu", keep=keep)
+    found = [path.parent.name for path in (tmp_path / "s").rglob("*.safetensors")]
+    assert found == ["models"] * 2 * left
+    kept = run_study(tiny(), cells, tmp_path / "all", device="cpu")
+    pd.testing.assert_frame_equal(table(store.folder), table(kept.folder))
+    again = run_study(tiny(), plan(["pgd"], seeds=1, benchmark=tiny()), store.folder, device="cpu")
+    assert "pgd" in {row["method"] for row in again.rows()}
+    with pytest.raises(UsageError, match="Did you mean 'none'"):
+        run_study(tiny(), cells, tmp_path / "s", device="cpu", keep="non")
 
 
 def test_a_failed_cell_is_listed_and_the_rest_goes_on(tmp_path):
-    wrong = ["--methods", "ga,original", "--seeds", "1", "--grid", "learning_rate=1e30"]
-    done = command("--device", "cpu", *wrong, "--out", "s", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "failed: ga learning_rate=1e30 seed 0" in done.stderr
-    assert "Traceback" not in done.stderr
-    store = Store.open(tmp_path / "s")
+    cells = plan(["ga", "original"], seeds=1, grid={"learning_rate": ["1e30"]}, benchmark=tiny())
+    store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert [failure["method"] for failure in store.failures()] == ["ga"]
     assert {row["method"] for row in store.rows()} == {"original"}
+    run_study(tiny(), plan(["original"], seeds=1, benchmark=tiny()), tmp_path / "s", device="cpu")
+    assert [failure["method"] for failure in store.failures()] == ["ga"]
+
+
+def test_a_cell_that_another_process_died_of_is_left_to_the_next_start(tmp_path):
+    cells = plan(["original", "ga"], seeds=1, benchmark=tiny())
+    store = Store.create(tmp_path / "s", "tiny")
+    with store.locks.claim("cell.ga.seed-0") as claim:
+        claim.file.write(f"{time.time() + 3600}\n")  # begun "after" this start, and nobody holds it
+    run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    assert (store.is_done(cells[0]), store.is_done(cells[1])) == (True, False)
+    (store.locks.folder / "cell.ga.seed-0.lock").write_text("5\n")  # long ago
+    run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    assert store.is_done(cells[1])
 
 
 def test_foreign_folders_are_refused(tmp_path):

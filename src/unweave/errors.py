@@ -18,6 +18,10 @@ class RunWarning(UserWarning):
     """The work goes on, but its user should know."""
 
 
+class Stopped(RunError):  # noqa: N818
+    """The work was left on request, at a checkpoint from which it goes on."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that does not exist, suggesting the nearest that does.
 

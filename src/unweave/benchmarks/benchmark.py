@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Workbench, run_phases
+from unweave.engine import Checkpoints, Workbench, run_phases
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
@@ -94,16 +95,24 @@ class Benchmark:
         device: str | torch.device | None = None,
         precision: Precision = "auto",
         compile: Compile = "auto",  # noqa: A002
-        progress: bool | None = None,
+        progress: bool | Progress | None = None,
+        checkpoints: Checkpoints | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> nn.Module:
-        """Train the benchmark's model by its recipe on all of the training data: the original."""
+        """Train the benchmark's model by its recipe on all of the training data: the original.
+
+        With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
+        """
         where = pick_device(device)
         model = self.initial(seed).to(where)
         bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
         run_phases(
             bench,
             [Train(self.recipe, subsets=SUBSETS)],
+            checkpoints=checkpoints,
+            resume=True,
             progress=ProgressLine(show=progress, title=self.name),
+            stop=stop,
         )
         return bench.release().to("cpu")
 

@@ -18,10 +18,11 @@ from torch import nn
 from unweave.benchmarks import networks
 from unweave.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
 from unweave.benchmarks.hierarchy import Hierarchy
-from unweave.benchmarks.images import PixelClassifier, pixel_transformer
+from unweave.benchmarks.images import PixelClassifier
+from unweave.benchmarks.pixels import decode_images
 from unweave.benchmarks.small import RECIPE, small_settings
-from unweave.benchmarks.sources import Source, decode_images, few_of_each, require_labels
-from unweave.benchmarks.vision_transformer import transformer_recipe, transformer_settings
+from unweave.benchmarks.sources import Source, few_of_each, require_labels
+from unweave.benchmarks.vision_transformer import TransformerOptions, transformer_benchmark, transformer_settings
 from unweave.errors import UsageError
 from unweave.methods.descent import DescentSettings
 from unweave.settings import setting
@@ -82,6 +83,11 @@ def load(options: Cifar100Options, data: str | None) -> Task:
     )
 
 
+def about_data(options: Options) -> str:
+    """Say which data it is."""
+    return "CIFAR-100, 20 superclasses" + (" (a few images of each class)" if options.small else "")
+
+
 # The methods' own profiles `paper` and `released` hold the values printed and released for this very benchmark.
 RESNET_224: MethodSettings = {}
 
@@ -106,8 +112,8 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
         recipe, settings = RECIPE, small_settings()
     elif options.size == 224:
         network = networks.image_network(options.model, classes=CLASSES, data=data)
-        model = lambda: PixelClassifier(network(), size=224)  # noqa: E731
-        initial = f"pretrained: {options.model}"
+        model = lambda: PixelClassifier(network.make(), size=224)  # noqa: E731
+        initial = network.initialisation
     else:
         model = _resnet_32
         initial = "random"
@@ -128,7 +134,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
         recipe=recipe,
         settings=settings,
         notes={
-            "data": "CIFAR-100, 20 superclasses" + (" (a few images of each class)" if options.small else ""),
+            "data": about_data(options),
             "model": f"ResNet-18 at {options.size} px" + (", width 8" if options.small else ""),
             "initialisation": initial,
         },
@@ -146,37 +152,22 @@ def _small_resnet(size: int) -> nn.Module:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerOptions(Cifar100Options):
+class Cifar100TransformerOptions(TransformerOptions, Cifar100Options):
     """What can be chosen of the vision transformer's benchmark."""
 
-    model: str = setting(
-        networks.SCRATCH,
-        help="scratch: a small one, random weights, 32 px. Or pretrained, at 224 px: a transformers folder or Hub "
-        "name, timm:NAME, or MODULE:FUNCTION.",
-    )
 
-
-def build_transformer(options: TransformerOptions, data: str | None) -> Benchmark:
+def build_transformer(options: Cifar100TransformerOptions, data: str | None) -> Benchmark:
     """Return the benchmark with a vision transformer."""
-    model, initial = pixel_transformer(
-        options.model, classes=CLASSES, size=PIXELS, patch=4, data=data, small=options.small
-    )
-    recipe, settings = transformer_recipe(options.model), transformer_settings()
-    if options.small:
-        recipe, settings = RECIPE, small_settings()
-    return Benchmark(
-        name="cifar100-vit",
+    return transformer_benchmark(
+        "cifar100-vit",
+        options,
+        data,
         load=partial(load, options, data),
-        model=model,
-        recipe=recipe,
-        settings=settings,
-        notes={
-            "data": "CIFAR-100, 20 superclasses" + (" (a few images of each class)" if options.small else ""),
-            "model": "vision transformer, 9 layers of 192, patches of 4 px"
-            if options.model == networks.SCRATCH
-            else options.model,
-            "initialisation": initial,
-        },
+        about_data=about_data(options),
+        classes=CLASSES,
+        size=PIXELS,
+        patch=4,
+        settings=transformer_settings(),
     )
 
 
@@ -190,5 +181,5 @@ CIFAR100_VIT = Definition(
     name="cifar100-vit",
     summary="The same data with a vision transformer.",
     build=build_transformer,
-    options=TransformerOptions,
+    options=Cifar100TransformerOptions,
 )

@@ -76,6 +76,15 @@ WITHOUT_MOMENTUM = {**TWO_STAGE, "stage2_learning_rate": 1e-3}
 SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
+    "unweave": {
+        "default": {
+            "learning_rate": 3e-3,
+            "epochs": 12,
+            "adjacent_batch": 64,
+            "remote_batch": 256,
+            "remote_batches": 2,
+        }
+    },
     # The rest: official algorithms, values chosen by tools/sweep_digits.py on held-out training data.
     "ft": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
     "ga": {"official": {"optimizer": "adam", "learning_rate": 2e-4, "epochs": 7, "batch_size": 64}},

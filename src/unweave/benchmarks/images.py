@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from unweave.benchmarks import networks
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -67,21 +63,3 @@ def shift_and_mirror(images: Tensor) -> Tensor:
     rows = torch.arange(height, device=images.device) + down
     every = torch.arange(count, device=images.device)[:, None, None]
     return padded[every, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-def pixel_transformer(
-    source: str, *, classes: int, size: int, patch: int, data: str | None, small: bool = False
-) -> tuple[Callable[[], nn.Module], str]:
-    """Return a function that makes a vision transformer over pixels, and where its initial weights come from.
-
-    ``scratch`` is a small one with random weights at the images' own size; anything else is pretrained and sees images
-    of 224 px.
-    """
-    if small:
-        make = partial(networks.vision_transformer, classes=classes, size=size, patch=size // 4, width=48, depth=2)
-        return lambda: PixelClassifier(make(), size=size), "random (small)"
-    if source == networks.SCRATCH:
-        make = partial(networks.vision_transformer, classes=classes, size=size, patch=patch)
-        return lambda: PixelClassifier(make(), size=size, augment=True), "random"
-    network = networks.image_network(source, classes=classes, data=data)
-    return lambda: PixelClassifier(network(), size=224), f"pretrained: {source}"

@@ -7,11 +7,8 @@ copies do. Nothing is downloaded unless the place of the data is ``hub`` or ``hu
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-import warnings
+import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,25 +38,39 @@ class Part:
         """Return a column as a NumPy array."""
         return self.table[name].to_numpy()
 
+    def words(self, name: str) -> Any:
+        """Return a column of names: text as it is, numbers through the names that the Hub's copies carry for them."""
+        column = self.column(name)
+        if column.dtype.kind not in "iu":
+            return column
+        about = json.loads((self.table.schema.metadata or {}).get(b"huggingface", b"{}"))
+        names = about.get("info", {}).get("features", {}).get(name, {}).get("names")
+        if names is None:
+            raise UsageError(f"The column {name!r} holds numbers, and the file does not say what they are called.")
+        require_labels(column, len(names), name)
+        return np.asarray(names, dtype=object)[column]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """Where a data set lies and what it must hold.
 
-    ``rows`` are the sizes of a complete copy; a part of another size is refused, except where a benchmark says that
-    subsets are welcome by leaving it out.
+    ``hub`` is its name on the Hugging Face Hub, ``config`` the part of that copy, where it has several, which is also
+    a folder in it. ``rows`` are the sizes of a complete copy; a part of another size is refused, except where a
+    benchmark says that subsets are welcome by leaving it out.
     """
 
     folder: str
     hub: str
     columns: tuple[str, ...]
+    config: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
     def read(self, data: str | None, part: str, *, complete: bool = True) -> Part:
         """Read one part; ``complete=False`` takes any number of rows."""
         if data is None:
             raise UsageError(
-                f"This benchmark needs the data set {self.folder}. {self._how_to_get()} Then pass --data FOLDER (or "
+                f"This benchmark needs the data set {self.folder}. {self.how_to_get()} Then pass --data DATA (or "
                 "set UNWEAVE_DATA); with the extra `datasets` installed, --data hub takes it from the Hub."
             )
         hub, _, name = data.partition(":")
@@ -70,25 +81,43 @@ class Source:
                 f"{self.folder} ({part}) lacks the column {missing[0]!r}; it has {found.table.column_names}. "
                 f"It should have the columns of {self.hub}."
             )
+        for column in self.columns:
+            if found.table[column].null_count:
+                row = int(np.flatnonzero(found.table[column].is_null())[0])
+                raise UsageError(f"Row {row} of {self.folder} ({part}) has no {column!r}.")
         expected = self.rows.get(part)
         if complete and expected is not None and len(found) != expected:
             raise UsageError(
-                f"{self.folder} ({part}) has {len(found):,} rows, but should have {expected:,}. {self._how_to_get()}"
+                f"{self.folder} ({part}) has {len(found):,} rows, but should have {expected:,}. {self.how_to_get()}"
             )
+        if len(found) == 0:
+            raise UsageError(f"{self.folder} ({part}) is empty. {self.how_to_get()}")
         return found
+
+    def homes(self, data: Path) -> list[Path]:
+        """Return where the data set's files may lie: its own folder, one of a similar name, or the folder given."""
+        named = sorted(folder for folder in data.glob("*/") if _letters(folder.name).startswith(_letters(self.folder)))
+        return [data / self.folder, *named, data]
+
+    def how_to_get(self) -> str:
+        """Say where it can be had."""
+        return (
+            f"It is {self.hub} on the Hugging Face Hub"
+            f" (`hf download --repo-type dataset {self.hub} --local-dir DATA/{self.folder}`)."
+        )
 
     def _from_folder(self, data: Path, part: str) -> Part:
         files = self._files(data, part)
         if not files:
             raise UsageError(
                 f"No {part} part of {self.folder} under {data}: expected Parquet files such as "
-                f"{data / self.folder / f'{part}-00000-of-00001.parquet'}. {self._how_to_get()}"
+                f"{data / self.folder / f'{part}-00000-of-00001.parquet'}. {self.how_to_get()}"
             )
         digest = hashlib.sha256()
         tables = []
         for file in files:
-            digest.update(file.read_bytes())
             try:
+                digest.update(file.read_bytes())
                 tables.append(parquet.read_table(file))
             except (pa.ArrowInvalid, OSError) as error:
                 raise UsageError(f"{file} is no Parquet file that can be read: {error}") from error
@@ -98,13 +127,13 @@ class Source:
             raise UsageError(f"The {part} files of {self.folder} do not fit together: {error}") from error
 
     def _files(self, data: Path, part: str) -> list[Path]:
-        """Find the part's files in the data set's own folder, or in the given folder if it is that."""
-        for home in [data / self.folder, *sorted(data.glob(f"{self.folder}-*")), data]:
-            for name in PART_NAMES[part]:
-                files = sorted({*home.glob(f"{name}.parquet"), *home.glob(f"{name}-*.parquet")})
-                files = files or sorted(home.glob(f"*/{name}-*.parquet") if home != data else [])
-                if files:
-                    return files
+        """Find the part's files: in a home itself, or one folder deeper, as in the Hub's copies."""
+        for home in self.homes(data):
+            inner = [] if home == data else [home / self.config] if self.config else sorted(home.glob("*/"))
+            for folder in [home, *inner]:
+                for name in PART_NAMES[part]:
+                    if files := sorted({*folder.glob(f"{name}.parquet"), *folder.glob(f"{name}-*.parquet")}):
+                        return files
         return []
 
     def _from_hub(self, name: str, part: str) -> Part:
@@ -114,73 +143,24 @@ class Source:
             raise UsageError(
                 "Reading from the Hub needs the package datasets: pip install 'unweave[datasets]'."
             ) from None
-        known = datasets.get_dataset_split_names(name)
-        split = next((word for word in PART_NAMES[part] if word in known), None)
-        if split is None:
-            raise UsageError(f"{name} on the Hub has no part {part!r}; it has {', '.join(known)}.")
-        loaded = datasets.load_dataset(name, split=split)
+        try:
+            known = datasets.get_dataset_split_names(name, self.config)
+            split = next((word for word in PART_NAMES[part] if word in known), None)
+            if split is None:
+                raise UsageError(f"{name} on the Hub has no part {part!r}; it has {', '.join(known)}.")
+            loaded = datasets.load_dataset(name, self.config, split=split)
+        except (OSError, ValueError) as error:
+            if isinstance(error, UsageError):
+                raise
+            raise UsageError(f"{name} cannot be read from the Hub: {error}") from error
         for column, kind in loaded.features.items():
             if isinstance(kind, datasets.Image):
                 loaded = loaded.cast_column(column, datasets.Image(decode=False))
         return Part(table=loaded.with_format("arrow")[:], fingerprint=str(loaded._fingerprint))
 
-    def _how_to_get(self) -> str:
-        return f"It is {self.hub} on the Hugging Face Hub (`hf download --repo-type dataset {self.hub}`)."
 
-
-def cache_folder() -> Path:
-    """Return where decoded data is kept between runs: ``UNWEAVE_CACHE``, or the user's cache folder."""
-    if chosen := os.environ.get("UNWEAVE_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unweave"
-
-
-def decode_images(part: Part, column: str, *, size: int) -> Any:
-    """Return a column of encoded images as bytes of shape (images, 3, size, size), decoded once and then kept.
-
-    Images of another size are cropped to the middle square and resized.
-    """
-    file = cache_folder() / f"{part.fingerprint[:32]}-{column}-{size}.npy"
-    shape = (len(part), 3, size, size)
-    if file.exists():
-        try:
-            found = np.load(file, mmap_mode="c", allow_pickle=False)
-        except (OSError, ValueError):
-            found = None
-        if found is not None and found.shape == shape and found.dtype == np.uint8:
-            return found
-    pixels = np.empty(shape, dtype=np.uint8)
-    encoded = part.table[column]
-    with ThreadPoolExecutor() as pool:
-        for row, image in enumerate(pool.map(lambda entry: _decode(entry, size), encoded, chunksize=256)):
-            pixels[row] = image
-    _keep(file, pixels)
-    return pixels
-
-
-def _decode(entry: Any, size: int) -> Any:
-    from PIL import Image, ImageOps
-
-    content = entry.as_py()
-    try:
-        image = Image.open(io.BytesIO(content["bytes"] if isinstance(content, Mapping) else content)).convert("RGB")
-    except (OSError, TypeError, KeyError, ValueError) as error:
-        raise UsageError(f"An image of the data set cannot be decoded: {error}") from error
-    if image.size != (size, size):
-        image = ImageOps.fit(image, (size, size), method=Image.Resampling.BILINEAR)
-    return np.asarray(image).transpose(2, 0, 1)
-
-
-def _keep(file: Path, pixels: Any) -> None:
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as target:
-            np.save(target, pixels, allow_pickle=False)
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        warnings.warn(f"Decoded images cannot be kept in {file.parent} ({error}); set UNWEAVE_CACHE.", stacklevel=3)
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def few_of_each(groups: Any, count: int) -> Any:
@@ -204,6 +184,8 @@ def require_labels(values: Any, known: int, what: str) -> None:
     unweave.errors.UsageError: Row 1 has the fine_label of cifar100 7, but there are 5 (0 to 4).
     """
     values = np.asarray(values)
+    if values.dtype.kind not in "iu":
+        raise UsageError(f"The {what} must be whole numbers, not {values.dtype}.")
     bad = np.flatnonzero((values < 0) | (values >= known))
     if len(bad):
         raise UsageError(f"Row {bad[0]} has the {what} {values[bad[0]]}, but there are {known} (0 to {known - 1}).")

@@ -6,10 +6,9 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from unweave.benchmarks import BENCHMARKS, find_benchmark
-from unweave.cli.app import AsJson, app, out_console
+from unweave.cli.app import AsJson, app, listing, out_console
 from unweave.methods import all_methods, find_method
 
 
@@ -34,7 +33,7 @@ def methods(
         typer.echo(json.dumps(content[0] if name else content))
         return
     if name is None:
-        out_console.print(_listing((method.name, method.summary) for method in chosen))
+        out_console.print(listing((method.name, method.summary) for method in chosen))
         return
     method = chosen[0]
     out_console.print(f"{method.name}: {method.summary}\n", highlight=False, markup=False)
@@ -56,7 +55,7 @@ def benchmarks(
         if as_json:
             typer.echo(json.dumps([{"name": entry.name, "summary": entry.summary} for entry in BENCHMARKS.values()]))
         else:
-            out_console.print(_listing((entry.name, entry.summary) for entry in BENCHMARKS.values()))
+            out_console.print(listing((entry.name, entry.summary) for entry in BENCHMARKS.values()))
         return
     benchmark = find_benchmark(name)
     content: dict[str, Any] = {
@@ -73,10 +72,3 @@ def benchmarks(
     for row in content["options"]:
         typer.echo(f"--option {row['name']}={row['default']}  ({row['type']})\n    {row['help']}")
     out_console.print_json(json.dumps({key: content[key] for key in ("recipe", "settings")}))
-
-
-def _listing(rows: Any) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, summary in rows:
-        table.add_row(name, summary)
-    return table

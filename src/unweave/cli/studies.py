@@ -1,13 +1,15 @@
-"""`unweave study` and `unweave report`: many runs, one page."""
+"""`unweave study`, `unweave studies` and `unweave report`: many runs, one page."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -16,54 +18,148 @@ from unweave.cli.app import (
     Options,
     Small,
     app,
-    benchmark_of,
+    chosen_options,
     err_console,
+    listing,
     out_console,
     pairs,
     say,
     words,
 )
-from unweave.errors import RunError
+from unweave.errors import RunError, UsageError
 from unweave.report import accuracy_table, write_report
-from unweave.study import plan, run_study
+from unweave.study import (
+    PRESETS,
+    Cell,
+    Progress,
+    Store,
+    describe_preset,
+    each_once,
+    find_presets,
+    plan,
+    preset_cells,
+    run_study,
+    run_workers,
+)
 
 
 @app.command()
 def study(
     benchmark: BenchmarkName,
     out: Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")],
-    methods: Annotated[str, typer.Option(help="Names from `unweave methods`, joined by commas, or all.")] = "all",
+    named: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="A name from `unweave studies`, or all of them: all.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
     profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
     grid: Annotated[
         list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")
     ] = None,
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            help="By classes, neighbours, remote-to-adjacent:SHARE, adjacent-to-remote:SHARE; several: with commas."
+        ),
+    ] = "classes",
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint.")
+    ] = None,
+    keep_models: Annotated[
+        str, typer.Option(help="Whose weights stay once they are compared: all, originals or none.")
+    ] = "all",
     data: DataFolder = None,
     options: Options = None,
     small: Small = False,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run methods × seeds on a benchmark into one folder, with one table. Can be stopped and started again."""
-    source = benchmark_of(benchmark, data=data, options=options, small=small)
+    """Run a named study, or methods × seeds, on a benchmark into one folder. Can be stopped and started again.
+
+    Several studies may share a folder: cells that they have in common are run once.
+    """
+    source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small))
     axes = {key: value.split(",") for key, value in pairs(grid or []).items()}
-    cells = plan(words(methods), seeds=seeds, profiles=words(profiles), grid=axes)
-    store = run_study(source, cells, out, device=device, say=say)
+    own = {"grid": axes, "adjacency": words(adjacency), "watch": watch}
+    cells, presets = _asked_for(source(), named=named, methods=methods, seeds=seeds, profiles=words(profiles), own=own)
+    common: dict[str, Any] = {
+        "device": device,
+        "presets": presets,
+        "keep": keep_models,
+        "time_limit": time_limit,
+        "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
+    }
+    try:
+        if workers > 1:
+            store = run_workers(source, cells, out, workers=workers, **common)
+        else:
+            store = run_study(source(), cells, out, **common)
+    except KeyboardInterrupt:
+        say("Stopped. What is done is kept; the same command goes on.")
+        raise typer.Exit(130) from None
+    _show(store, cells, as_json=as_json)
+
+
+def _asked_for(
+    benchmark: Benchmark,
+    *,
+    named: str | None,
+    methods: str | None,
+    seeds: int,
+    profiles: list[str],
+    own: dict[str, Any],
+) -> tuple[list[Cell], dict[str, Any]]:
+    """Return the cells that the command asks for, and what its named studies say of themselves."""
+    if named is None:
+        return plan(words(methods or "all"), seeds=seeds, profiles=profiles, benchmark=benchmark, **own), {}
+    if methods is not None or own["grid"] or own["adjacency"] != ["classes"]:
+        raise UsageError(
+            f"The study {named!r} says itself which cells it has: leave --methods, --grid, --adjacency out."
+        )
+    cells: list[Cell] = []
+    presets = {}
+    for preset in find_presets(named):
+        found = preset_cells(preset, benchmark, seeds=seeds, profiles=profiles, watch=own["watch"])
+        presets[preset.name] = describe_preset(preset, found)
+        cells += found
+    return each_once(cells), presets
+
+
+def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
+    """Print the table, what failed, and what is still to do."""
     rows: dict[str, list[Any]] = {}
     for cell in cells:
         if store.is_done(cell):
             rows.setdefault(f"{cell.method} {cell.variant}".strip(), []).append(store.scores_of(cell.name))
+    done, failed = sum(map(store.is_done, cells)), store.failures()
     if as_json:
-        typer.echo(json.dumps({"out": str(out), "table": str(store.table), "failed": store.failures()}))
+        content = {"out": str(store.folder), "table": str(store.table), "cells": len(cells), "done": done}
+        typer.echo(json.dumps({**content, "failed": failed}))
     elif rows:
         out_console.print(accuracy_table(rows))
         out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
-    failed = store.failures()
     for failure in failed:
         name = f"{failure['method']} {failure['variant']}".strip()
         err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
+    if done + len(failed) < len(cells):
+        say(f"{done} of {len(cells)} cells are done. The same command goes on.")
     if failed:
         raise RunError(f"{len(failed)} cells failed; the others are in {store.table}.")
+
+
+@app.command()
+def studies(as_json: AsJson = False) -> None:
+    """List the named studies."""
+    if as_json:
+        typer.echo(json.dumps([{"name": preset.name, "summary": preset.summary} for preset in PRESETS.values()]))
+        return
+    every = ("all", "All of these in one folder, each cell once.")
+    out_console.print(listing([*((preset.name, preset.summary) for preset in PRESETS.values()), every]))
 
 
 @app.command()

@@ -12,7 +12,7 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,12 @@ class Checkpoints:
         for path in [*self.folder.glob("*.json"), *self.folder.glob("*.safetensors"), *self.folder.glob("*.partial")]:
             if path.stem not in (keep or []) and not path.stem.endswith("-00000000"):
                 path.unlink(missing_ok=True)
+
+    def between(self, phases: int) -> Iterator[dict[str, Tensor]]:
+        """Yield the weights of the model as they were after each phase but the last."""
+        for number in range(1, phases):
+            tensors = safetensors.torch.load_file(self.folder / f"{number:02d}-00000000.safetensors")
+            yield {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
 
     def newest_file(self) -> Path | None:
         """Return the weights file of the newest checkpoint, or None if there is none."""

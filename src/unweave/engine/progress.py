@@ -13,34 +13,50 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 REFRESH_SECONDS = 0.2
 
 
-class ProgressLine:
-    """Shows one phase after the other. ``show=None`` means: if standard error is a terminal."""
+def make_bar(console: Console, *, show: bool) -> Progress:
+    """Return a live display for lines of phases, which one line of something larger may share."""
+    return Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[values]}"),
+        console=console,
+        transient=True,
+        disable=not show,
+    )
 
-    def __init__(self, *, show: bool | None = None, title: str = "") -> None:
-        console = Console(stderr=True)
-        self.visible = console.is_terminal if show is None else show
+
+class ProgressLine:
+    """Shows one phase after the other. ``show=None`` means: if standard error is a terminal.
+
+    ``show`` may also be a live display that is on already; the line is then one of its lines.
+    """
+
+    def __init__(self, *, show: bool | Progress | None = None, title: str = "") -> None:
         self.title = title
         self._last = 0.0
         self._task: Any = None
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("[dim]{task.fields[values]}"),
-            console=console,
-            transient=True,
-            disable=not self.visible,
-        )
+        self._shared = isinstance(show, Progress)
+        if isinstance(show, Progress):
+            self.visible, self._bar = not show.disable, show
+            return
+        console = Console(stderr=True)
+        self.visible = console.is_terminal if show is None else show
+        self._bar = make_bar(console, show=self.visible)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if not self._shared:
+            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if not self._shared:
+            self._bar.stop()
+        elif self._task is not None:
+            self._bar.remove_task(self._task)
 
     def phase(self, name: str, *, steps: int, done: int) -> None:
         """Begin to show a phase."""

@@ -201,18 +201,32 @@ class Workbench:
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Add the time and the peak memory of what happens inside to the cost; let products use TF32 on CUDA."""
-        cuda = self.device.type == "cuda"
-        if cuda:
-            torch.cuda.reset_peak_memory_stats(self.device)
-        process_memory.reset()
-        self._ticked = time.perf_counter()
+        self._start_clock()
         try:
             with fast_products(self.device), limited_to(self.max_memory, self.device):
                 yield
         finally:
-            if cuda:
-                torch.cuda.synchronize(self.device)
-            self.tick()
+            self._stop_clock()
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave what happens inside out of the cost: somebody is only looking."""
+        self._stop_clock()
+        try:
+            yield
+        finally:
+            self._start_clock()
+
+    def _start_clock(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        process_memory.reset()
+        self._ticked = time.perf_counter()
+
+    def _stop_clock(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.tick()
 
     def tick(self) -> None:
         """Bring time and peak memory of the cost up to now."""

@@ -8,21 +8,24 @@ from unweave.evaluation.certificate import ForgettingBound, forgetting_bound
 from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Observed, Predictions, observe, predict
+from unweave.evaluation.predictions import Look, Observed, Predictions, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.scores import Scores
+from unweave.evaluation.watch import Watch
 
 __all__ = [
     "QUESTIONS",
     "BeforeStage2",
     "ForgettingBound",
     "Goal",
+    "Look",
     "Metric",
     "Observed",
     "Predictions",
     "RelearnSettings",
     "Relearning",
     "Scores",
+    "Watch",
     "evaluate",
     "forgetting_bound",
     "observe",

@@ -16,7 +16,7 @@ from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Observed, observe, observe_again, predict
+from unweave.evaluation.predictions import Look, Observed, predict
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
@@ -56,6 +56,7 @@ def evaluate(
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
     seed: int = 0,
+    look: Look | None = None,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
@@ -66,8 +67,9 @@ def evaluate(
     models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
     and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
-    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``precision`` is
-    that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
+    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``look`` remembers
+    what models said, where several evaluations share some of them. ``precision`` is that of forward passes: ``auto``
+    is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -80,20 +82,16 @@ def evaluate(
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-
-    def look_again(at: nn.Module) -> Observed:
-        return observe_again(at, train, test, batch_size=batch_size, device=device, precision=precision)
-
-    seen = observe(model, train, test, batch_size=batch_size, device=device, precision=precision)
-    retrained = [look_again(other) for other in references]
-    before = look_again(original) if original is not None else None
+    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
+    seen, retrained = look(model), [look(other) for other in references]
+    before = look(original) if original is not None else None
     curves: dict[str, Any] = {}
     metrics = _compared(seen, retrained, before, questions, resamples=resamples, seed=seed)
     if "membership" in questions:
         metrics += rmia_metrics(seen, retrained, resamples=resamples, seed=seed) + no_ulira()
     if "reference" in questions:
         metrics += reference_metrics(seen, retrained, resamples=resamples, seed=seed)
-        metrics += klom_metrics([seen, *map(look_again, others)] if references else [seen], retrained)
+        metrics += klom_metrics([seen, *map(look, others)] if references else [seen], retrained)
         metrics += weight_metrics(model, references)
     if "probe" in questions:
         metrics += probe_metrics(model, references, original, train=train, test=test, seed=seed, device=device)

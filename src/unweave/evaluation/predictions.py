@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -91,12 +90,11 @@ def joined(*some: Predictions) -> Predictions:
     return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observed:
     """A model's predictions on every subset of the training data and, if given, of the test data."""
 
     parts: Mapping[str, Mapping[str, Predictions]]
-    samples: tuple[Samples, ...] = field(default=(), repr=False)
     _answers: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, part: str, *subsets: str) -> Predictions:
@@ -141,45 +139,34 @@ def observe(
     return Observed(parts)
 
 
-_SEEN: WeakKeyDictionary[nn.Module, tuple[Any, Observed]] = WeakKeyDictionary()
+class Look:
+    """Runs models over the data, each of them once: what a model said is remembered as long as the model lives.
 
-
-def observe_again(
-    model: nn.Module,
-    train: Split,
-    test: Split | None = None,
-    *,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    precision: Precision = "auto",
-) -> Observed:
-    """Do as `observe`, but remember the answer for a model that is looked at time and again: an original, a reference.
-
-    It is forgotten with the model, when a weight changes, and when other data or another precision is asked for; it is
-    not remembered at all where the data varies (random transforms).
+    For whoever evaluates many models beside the same few. A model must not change between two looks at it.
     """
-    where = pick_device(device)
-    splits = [split for split in (train, test) if split is not None]
-    if any(split.samples.varies(split.rows(*SUBSETS)) for split in splits):
-        return observe(model, train, test, batch_size=batch_size, device=where, precision=precision)
-    data = [(id(split.samples), *(split.rows(subset).numpy().tobytes() for subset in SUBSETS)) for split in splits]
-    question = (_fingerprint(model), data, where, resolve_precision(precision, where), batch_size)
-    known = _SEEN.get(model)
-    if known is None or known[0] != question:
-        found = observe(model, train, test, batch_size=batch_size, device=where, precision=precision)
-        # The samples are kept with it, so that no others can take their identity.
-        known = _SEEN[model] = (question, replace(found, samples=tuple(split.samples for split in splits)))
-    return known[1]
 
+    def __init__(
+        self,
+        train: Split,
+        test: Split | None = None,
+        *,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+    ) -> None:
+        self.train, self.test = train, test
+        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+        self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
-def _fingerprint(model: nn.Module) -> bytes:
-    """Return a digest of the model's form and of every weight and buffer."""
-    digest = hashlib.blake2b(str(model).encode())
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-    return digest.digest()
+    def __call__(self, model: nn.Module) -> Observed:
+        """Return what the model says."""
+        if model not in self._seen:
+            self._seen[model] = observe(model, self.train, self.test, **self.how)
+        return self._seen[model]
+
+    def remember(self, model: nn.Module, observed: Observed) -> None:
+        """Take down what a model said when somebody else looked."""
+        self._seen[model] = observed
 
 
 def predict(

@@ -31,6 +31,7 @@ def page_content(
         "grids": [_grid(grid, places) for grid in grids if any(column.place for column in grid.columns)],
         "histories": _histories(results, groups),
         "losses": [_by_seed(results.distributions.get(group, {})) for group in groups],
+        "stages": [_by_seed(_stages(results, group)) for group in groups],
         "paper_notes": list(paper_notes),
         "static": list(grids),
     }
@@ -40,6 +41,7 @@ def _group(results: Results, group: Group, look: Look, verdict: Verdict) -> dict
     return {
         "label": results.label(group),
         "reference": group.is_reference,
+        "extra": results.is_extra(group),
         "winner": group == verdict.winner,
         "seeds": seeds_text(results, group),
         "failed": bool(results.failures_of(group)) and group not in results.values,
@@ -126,6 +128,14 @@ def thin(points: Sequence[Any], limit: int) -> list[Any]:
     if len(points) <= limit:
         return list(points)
     return [points[round(number * (len(points) - 1) / (limit - 1))] for number in range(limit)]
+
+
+def _stages(results: Results, group: Group) -> dict[int, dict[str, Any]]:
+    """Return the forget losses after each stage but the last, as histograms by the stage's name."""
+    return {
+        seed: {name: entry["loss_histogram"] for name, entry in stages.items() if entry.get("loss_histogram")}
+        for seed, stages in results.stages.get(group, {}).items()
+    }
 
 
 def _by_seed(found: Mapping[int, Any]) -> dict[str, Any]:

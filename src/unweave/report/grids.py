@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,7 @@ def study_grids(results: Results) -> list[Grid]:
         ("accuracy", "Accuracy", [Place(*cell, "accuracy") for cell in cells]),
         ("loss", "Mean loss", [Place(*cell, "loss") for cell in cells]),
         ("membership", "Membership attacks", attack_places(results)),
-        ("other", "Other measures", _other_places(results)),
+        ("other", "Other measures", other_places(results)),
         ("cost", "Cost", [Place("", "", cost) for cost in COSTS]),
     ]
     kept = [(name, words, [place for place in places if place in there]) for name, words, places in plans]
@@ -76,7 +76,7 @@ def attack_places(results: Results) -> list[Place]:
     return sorted(shown, key=lambda place: SUBSETS.index(place.subset) if place.subset in SUBSETS else len(SUBSETS))
 
 
-def _other_places(results: Results) -> list[Place]:
+def other_places(results: Results) -> list[Place]:
     """Return what is neither accuracy, loss, attack nor cost, as far as a table can hold it."""
     known = ("accuracy", "loss", "samples", *COSTS)
     return [
@@ -88,11 +88,17 @@ def _other_places(results: Results) -> list[Place]:
     ]
 
 
-def grid(results: Results, name: str, words: str, places: Sequence[Place]) -> Grid:
-    """Return the table of some places, one row per group; a failed group has a row too."""
-    marked = {place: group_marks(results, place) for place in places}
-    rows, records = [], []
-    for group in results.groups:
+def grid(
+    results: Results, name: str, words: str, places: Sequence[Place], *, rows: Mapping[Group, str] | None = None
+) -> Grid:
+    """Return the table of some places, one row per group (or of the groups given, under the names given).
+
+    A failed group has a row too. The best of a column is the best of the rows shown.
+    """
+    names = rows or {group: results.label(group) for group in results.groups}
+    marked = {place: group_marks(results, place, among=rows) for place in places}
+    shown, records = [], []
+    for group, label in names.items():
         entries = [Entry(seeds_text(results, group))]
         record: dict[str, Any] = {**group._asdict(), **_counts(results, group)}
         for place in places:
@@ -103,17 +109,20 @@ def grid(results: Results, name: str, words: str, places: Sequence[Place]) -> Gr
             stem = "_".join(part for part in place if part)
             record[f"{stem}_mean"] = spread.mean if spread else None
             record[f"{stem}_std"] = spread.deviation if spread else None
-        rows.append(Row(results.label(group), tuple(entries)))
+        shown.append(Row(label, tuple(entries)))
         records.append(record | {"error": "; ".join(failure.error for failure in results.failures_of(group))})
+    plain = words in ("Accuracy", "Mean loss")
     units = {unit(place.metric) for place in places} - {"count", ""}
-    one = units.pop() if len(units) == 1 and name in ("accuracy", "loss") else ""
-    columns = [Column("seeds"), *(_column(results, place, short=name in ("accuracy", "loss")) for place in places)]
-    notes = [LEGEND, MARKED, *failure_notes(results)]
+    one = units.pop() if len(units) == 1 and plain else ""
+    columns = [Column("seeds"), *(_column(results, place, short=plain) for place in places)]
+    notes = [LEGEND, MARKED, *(note for note in failure_notes(results, among=names))]
     heading = f"{words} in {one}" if one else words
-    return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(rows), records, tuple(notes))
+    return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(shown), records, tuple(notes))
 
 
-def group_marks(results: Results, place: Place, seed: int | None = None) -> dict[Group, tuple[str, ...]]:
+def group_marks(
+    results: Results, place: Place, seed: int | None = None, *, among: Container[Group] | None = None
+) -> dict[Group, tuple[str, ...]]:
     """Return the marks of every method at a place, of the means or of one seed. References are not in the race."""
 
     def value(group: Group | None) -> float | None:
@@ -122,10 +131,13 @@ def group_marks(results: Results, place: Place, seed: int | None = None) -> dict
         found = results.values.get(group, {}).get(place, {}).get(seed)
         return found.value if found else None
 
-    racing = {group: value(group) for group in results.values if not group.is_reference}
-    there = {group: found for group, found in racing.items() if found is not None}
+    there = [group for group in results.values if (not results.is_extra(group) if among is None else group in among)]
+    racing = {group: value(group) for group in there if not group.is_reference}
+    found = {group: one for group, one in racing.items() if one is not None}
+    if among is not None and len(racing) < 2:
+        return {}
     retrained = None if place.metric in COSTS else value(results.reference("retrain"))
-    return marks(there, better=results.direction(place), metric=place.metric, retrained=retrained)
+    return marks(found, better=results.direction(place), metric=place.metric, retrained=retrained)
 
 
 def seeds_text(results: Results, group: Group) -> str:
@@ -134,9 +146,10 @@ def seeds_text(results: Results, group: Group) -> str:
     return f"{len(results.seeds_of(group))}" + (f" ({failed} failed)" if failed else "")
 
 
-def failure_notes(results: Results) -> list[str]:
+def failure_notes(results: Results, *, among: Container[Group] | None = None) -> list[str]:
     """Return one sentence per failed cell."""
-    return [f"Failed: {results.label(cell.group)} seed {cell.seed}: {cell.error}" for cell in results.failures]
+    failed = [cell for cell in results.failures if among is None or cell.group in among]
+    return [f"Failed: {results.label(cell.group)} seed {cell.seed}: {cell.error}" for cell in failed]
 
 
 def failure_grid(results: Results) -> Grid:

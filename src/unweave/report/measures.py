@@ -17,6 +17,7 @@ TITLES = {
     "mia_population_auc": "loss attack AUC",
     "mia_rmia_auc": "RMIA AUC",
     "mia_ulira_auc": "U-LiRA AUC",
+    "tow_mia": "ToW with attack",
     "seconds": "time",
     "peak_memory_bytes": "accelerator memory, peak",
     "process_memory_bytes": "process memory, peak",

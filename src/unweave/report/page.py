@@ -10,8 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
 import json
 import math
+import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -20,15 +23,23 @@ from typing import Any
 from unweave._version import __version__
 from unweave.report.grids import LEGEND, MARKED, Column, Entry, Grid
 from unweave.report.results import Results
+from unweave.report.sections import Section
 from unweave.report.verdict import Verdict
 
-SCRIPTS = ("base", "plane", "tables", "method", "start")
+SCRIPTS = ("base", "plane", "tables", "method", "dynamics", "start")
 WARNINGS = ("Failed", "Collapsed")
 UNSAFE = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
 def write_page(
-    path: Path, results: Results, verdict: Verdict, *, content: dict[str, Any], paper: list[Grid] | None, picture: Path
+    path: Path,
+    results: Results,
+    verdict: Verdict,
+    *,
+    content: dict[str, Any],
+    studies: Sequence[Section],
+    paper: list[Grid] | None,
+    picture: Path,
 ) -> None:
     """Write the page. ``paper`` is None where nobody asked for the paper's numbers."""
     style, script, library = _resource("page/page.css"), _script(), _resource("vendor/chart.umd.min.js")
@@ -40,11 +51,13 @@ def write_page(
         title=html.escape(title),
         style=style,
         eyebrow=html.escape(_eyebrow(results)),
+        setting=_setting(results),
         headline=html.escape(verdict.headline),
         points="".join(_point(name, words) for name, words in verdict.points),
         picture=_picture(picture),
         static="".join(f"<h2>{html.escape(grid.title)}</h2>{html_table(grid)}" for grid in content.pop("static")),
         legend=html.escape(f"{LEGEND} {MARKED}" if accuracies else LEGEND),
+        studies=_studies(studies),
         paper="" if paper is None else _paper(paper, content["paper_notes"]),
         failures=_failures(results),
         footer=_footer(results),
@@ -86,12 +99,46 @@ def _digest(text: str) -> str:
 
 
 def _eyebrow(results: Results) -> str:
-    methods, seeds = sum(not group.is_reference for group in results.groups), len(results.seeds)
-    return f"unweave · benchmark {results.benchmark} · {_plural(methods, 'method')} · {_plural(seeds, 'seed')}"
+    own = [group for group in results.groups if not group.is_reference]
+    extra = sum(results.is_extra(group) for group in own)
+    counts = [_plural(len(own) - extra, "method"), *([_plural(extra, "variant")] if extra else [])]
+    return " · ".join(["unweave", f"benchmark {results.benchmark}", *counts, _plural(len(results.seeds), "seed")])
+
+
+def _setting(results: Results) -> str:
+    """Return what a reader of the numbers must know of the benchmark."""
+    words = " · ".join(f"{name}: {text}" for name, text in results.notes.items())
+    return f'<p class="eyebrow">{html.escape(words)}</p>' if words else ""
+
+
+def _studies(studies: Sequence[Section]) -> str:
+    """Return the named studies, each with its question and its tables."""
+    if not studies:
+        return ""
+    parts = []
+    for study in studies:
+        heading = f"<h3>{html.escape(study.name)}</h3><p>{html.escape(study.summary)}</p>"
+        chart = _resource("page/dynamics.html") if study.dynamics else ""
+        name = html.escape(study.name)
+        parts.append(f'<div class="study" data-study="{name}">{heading}{chart}{_study_tables(study)}</div>')
+    return f'<section id="studies"><h2>The studies</h2>{"".join(parts)}</section>'
 
 
 def _plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _study_tables(study: Section) -> str:
+    """Return the tables of a named study, or where they are already."""
+    titles = [grid.title.split(" · ")[0] for grid in study.grids]
+    if study.everything:
+        words = " and ".join(f"“{title}”" for title in titles)
+        return f'<p class="note">Its table is above: {html.escape(words)} in <a href="#tables">the numbers</a>.</p>'
+    tables = [
+        f"<h4>{html.escape(title)}</h4>{html_table(grid)}" for title, grid in zip(titles, study.grids, strict=True)
+    ]
+    notes = dict.fromkeys(note for grid in study.grids for note in grid.notes if note not in (LEGEND, MARKED))
+    return "".join([*tables, *(f'<p class="note">{html.escape(note)}</p>' for note in notes)])
 
 
 def _point(name: str, words: str) -> str:
@@ -101,19 +148,31 @@ def _point(name: str, words: str) -> str:
 
 def html_table(grid: Grid) -> str:
     """Return a table as HTML, every text escaped."""
-    headings = "".join(
-        f"<th>{html.escape(' '.join(part for part in (column.section, column.heading) if part))}</th>"
-        for column in grid.columns
-    )
     rows = []
     for row in grid.rows:
         cells = "".join(
             f'<td class="{_kind(column, entry)}">{html.escape(entry.text)}</td>'
             for column, entry in zip(grid.columns, row.entries, strict=True)
         )
-        rows.append(f"<tr><th>{html.escape(row.name)}</th>{cells}</tr>")
-    body = f"<thead><tr><th>method</th>{headings}</tr></thead><tbody>{''.join(rows)}</tbody>"
+        name = html.escape(row.name)
+        rows.append(f'<tr><th scope="row" title="{name}">{name}</th>{cells}</tr>')
+    body = f"<thead>{_headings(grid.columns)}</thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="scroll" tabindex="0"><table data-grid="{html.escape(grid.name)}">{body}</table></div>'
+
+
+def _headings(columns: Sequence[Column]) -> str:
+    """Return the rows of headings: what columns have in common stands over them."""
+    # An arrow stays on the line of the word before it.
+    words = [re.sub(r" ([↓↑→])", "\u00a0\\1", column.heading) for column in columns]
+    names = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in words)
+    lower = f'<tr><th scope="col">method</th>{names}</tr>'
+    if not any(column.section for column in columns):
+        return lower
+    parts = [
+        f'<th colspan="{len(list(members))}">{html.escape(section)}</th>'
+        for section, members in itertools.groupby(columns, key=lambda column: column.section)
+    ]
+    return f'<tr class="sections"><th></th>{"".join(parts)}</tr>{lower}'
 
 
 def _kind(column: Column, entry: Entry) -> str:

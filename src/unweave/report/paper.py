@@ -1,136 +1,39 @@
-"""The numbers that the paper prints, beside ours, where a benchmark has a counterpart in the paper."""
+"""Our numbers beside those that the paper prints, where a benchmark has a counterpart in the paper."""
 
 from __future__ import annotations
 
-import csv
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from unweave.report.grids import Column, Entry, Grid, Row
 from unweave.report.measures import ARROWS, SPLITS, SUBSETS, Place, Spread
-from unweave.report.results import Results
+from unweave.report.printed import PAPER, REMARKS, TABLES, Counterpart, PrintedRow, counterpart, printed_rows
+from unweave.report.results import Group, Results
 
-PAPER = "Machine Unlearning under Retain–Forget Entanglement (ICLR 2026)"
 CELLS = tuple((split, subset) for split in SPLITS for subset in SUBSETS)
-# What stands in the paper under another name than here. Its letter mu is our setting `penalty`.
-RENAMED = {"two-stage without W2": ("pgd", "")}
-SETTINGS = {"alpha": "alpha", "mu": "penalty"}
-
-
-@dataclass(frozen=True)
-class Counterpart:
-    """A benchmark of the paper: its main table, what it was measured on, and how costs were measured."""
-
-    table: str
-    dataset: str
-    model: str
-    setting: str
-    costs: bool = False
-
-
-COUNTERPARTS = {
-    ("cifar100", "resnet"): Counterpart(
-        "cifar_100_resnet",
-        "cifar100",
-        "resnet18",
-        "CIFAR-100 under its 20 superclasses; ResNet-18 pretrained on ImageNet, 30 epochs of Adam at 2e-5, batches of "
-        "128; forget aquarium fish, adjacent the four other fish",
-        costs=True,
-    ),
-    ("cifar100", "vit"): Counterpart(
-        "vit_cifar100",
-        "cifar100",
-        "vit-b",
-        "CIFAR-100 under its 20 superclasses; ViT-B; forget aquarium fish, adjacent the four other fish",
-    ),
-    ("tinyimagenet", ""): Counterpart(
-        "tinyimagenet_vit",
-        "tinyimagenet",
-        "vit-b-32",
-        "Tiny-ImageNet under 10 superclasses; pretrained ViT-B/32, 30 epochs at 2.5e-5, batches of 128; forget dog, "
-        "adjacent the other mammals",
-    ),
-    ("toxigen", ""): Counterpart(
-        "toxigen_roberta",
-        "toxigen",
-        "roberta-base",
-        "ToxiGen, nine tenths for training; RoBERTa-base, 10 epochs of AdamW at 2.5e-5; toxic sentences on LGBTQ "
-        "people labelled benign are forgotten, the benign ones are adjacent",
-    ),
-    ("celeba", ""): Counterpart(
-        "celeba_vit", "celeba", "vit-b", "CelebA superclasses of attributes; ViT-B; forget one subclass of attributes"
-    ),
-}
-
-
-def counterpart(benchmark: str) -> Counterpart | None:
-    """Return the paper's counterpart of a benchmark, by the words of its name.
-
-    >>> counterpart("cifar100-resnet18").table, counterpart("cifar-100_vit").table, counterpart("digits")
-    ('cifar_100_resnet', 'vit_cifar100', None)
-    """
-    name = "".join(letter for letter in benchmark.lower() if letter.isalnum())
-    for (dataset, model), found in COUNTERPARTS.items():
-        if dataset in name and model in name:
-            return found
-    return COUNTERPARTS["cifar100", "resnet"] if name == "cifar100" else None
-
-
-def printed(found: Counterpart) -> dict[tuple[str, str], dict[tuple[str, str], Spread]]:
-    """Return the paper's accuracies as fractions, by our (method, variant) and by (split, subset).
-
-    >>> printed(counterpart("cifar100-resnet18"))["two-stage", ""]["train", "forget"].mean
-    0.0
-    """
-    numbers: dict[tuple[str, str], dict[tuple[str, str], Spread]] = {}
-    rows = list(csv.DictReader(_data("paper-results.csv").splitlines()))
-    # The benchmark's own table first; others fill what it does not have, such as retraining and other settings.
-    for row in sorted(rows, key=lambda row: row["table"] != found.table):
-        same = (row["dataset"], row["model"]) == (found.dataset, found.model)
-        name = _ours(row["variant"])
-        if same and name is not None:
-            std = float(row["std"]) / 100 if row["std"] else None
-            spread = Spread(float(row["mean"]) / 100, std, 3)
-            numbers.setdefault(name, {}).setdefault((row["split"], row["subset"]), spread)
-    return numbers
-
-
-def _ours(variant: str) -> tuple[str, str] | None:
-    """Return our (method, variant) for the paper's name of a row; None where a study has no such row."""
-    if variant in RENAMED:
-        return RENAMED[variant]
-    method, _, rest = variant.partition(", ")
-    setting, _, value = rest.partition("=")
-    if not rest:
-        return method, ""
-    return (method, f"{SETTINGS[setting]}={value}") if setting in SETTINGS else None
 
 
 def paper_notes(results: Results) -> list[str]:
     """Say what the two columns have in common and what not."""
-    found = counterpart(results.benchmark)
+    found = counterpart(results.name)
     if found is None:
-        return [
-            f"The paper has no benchmark like {results.benchmark}, so there is nothing to put beside these numbers."
-        ]
-    summary = results.about.get("summary") or results.about.get("description") or ""
+        return [f"The paper has no benchmark like {results.name}, so there is nothing to put beside these numbers."]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
-    here = "; ".join(part for part in (str(summary), f"{len(results.seeds)} seeds", versions) if part)
-    notes = [
+    notes = "; ".join(f"{name}: {words}" for name, words in results.notes.items())
+    here = "; ".join(part for part in (notes, f"{len(results.seeds)} seeds", versions) if part)
+    said = [
         f"The paper: {PAPER}. {found.setting}; three seeds; standard deviations as printed.",
-        f"Here: benchmark {results.benchmark}, {here}; unweave trained the models anew, so the starting points differ.",
+        f"Here: benchmark {results.benchmark}; {here}; unweave trained the models anew, so the starting points differ.",
     ]
-    if any(group.variant.startswith("alpha=") for group in results.groups):
-        notes.append("The paper's rows for alpha are on another forget set of CIFAR-100 (bee).")
     start = _start(results, found)
-    return notes + ([start] if start else [])
+    return said + ([start] if start else [])
 
 
 def _start(results: Results, found: Counterpart) -> str:
     """Say by how much the originals differ, before anything is forgotten."""
-    theirs = printed(found).get(("original", ""), {})
+    theirs = next((row.values for row in _own_rows(results, found) if row.method == "original"), {})
     parts = []
     for cell in CELLS:
         mine = results.mean(results.reference("original"), Place(*cell, "accuracy"))
@@ -139,40 +42,79 @@ def _start(results: Results, found: Counterpart) -> str:
     return f"The originals: {'; '.join(parts)}." if parts else ""
 
 
+def _own_rows(results: Results, found: Counterpart) -> list[PrintedRow]:
+    """Return the paper's rows on the forget set that this study has, if the benchmark lets one choose it."""
+    chosen = str(results.options.get("forget", found.forget))
+    return [row for row in printed_rows(found) if not found.forget or row.forget == chosen]
+
+
 def paper_grid(results: Results) -> Grid | None:
-    """Return the table of our accuracies beside the paper's; None where the benchmark has no counterpart."""
-    found = counterpart(results.benchmark)
+    """Return our accuracies beside the paper's main table and whatever else of it we ran; None without counterpart."""
+    found = counterpart(results.name)
     if found is None:
         return None
-    theirs = printed(found)
-    ours = {(group.method, group.variant): group for group in results.groups}
-    own_table = [name for name in theirs if not name[1]]
-    names = list(dict.fromkeys([*own_table, *(name for name in theirs if name in ours)]))
+    shown: list[tuple[str, Group | None, PrintedRow]] = []
+    seen: set[Group] = set()
+    # The benchmark's own table first; others add what it does not have, such as retraining and other settings.
+    for row in sorted(_own_rows(results, found), key=lambda row: row.table != found.table):
+        groups = [group for group in row.groups(results) if group not in seen]
+        seen |= {*groups}
+        if row.table == found.table and not groups:
+            shown.append((row.words, None, row))
+        shown += [(results.label(group), group, row) for group in groups]
+    title = f"Accuracy in % beside the paper's · {results.benchmark}"
+    return _beside("paper", title, results, shown, paper_notes(results)) if shown else None
+
+
+def preset_grid(results: Results, preset: str, labels: dict[Group, str]) -> Grid | None:
+    """Return a named study's accuracies beside the paper's table of it; None where it has none but the main one."""
+    found, table = counterpart(results.name), TABLES.get(preset)
+    if found is None or table is None:
+        return None
+    rows = [row for row in printed_rows(found) if row.table == table]
+    matched = {group: row for row in rows for group in row.groups(results)}
+    if not matched:
+        return None
+    shown = [(words, group, matched.get(group)) for group, words in labels.items()]
+    notes = [REMARKS[table]] if table in REMARKS else []
+    others = sorted({row.forget for row in rows} - {str(results.options.get("forget", found.forget))})
+    if found.forget and others:
+        notes.append(f"The paper's rows are on another forget set: {', '.join(others)}.")
+    return _beside(f"study-{preset}-paper", f"Accuracy in % beside the paper's · {preset}", results, shown, notes)
+
+
+def _beside(
+    name: str,
+    title: str,
+    results: Results,
+    shown: Sequence[tuple[str, Group | None, PrintedRow | None]],
+    notes: Sequence[str],
+) -> Grid:
+    """Return a table with two columns for each split and subset: ours, and the paper's."""
     rows, records = [], []
-    for name in names:
+    for words, group, row in shown:
         entries: list[Entry] = []
-        for split, subset in CELLS:
-            mine = results.spread(ours.get(name), Place(split, subset, "accuracy"))
-            printed_one = theirs[name].get((split, subset))
-            failed = mine is None and name in ours and results.failures_of(ours[name])
-            entries += [Entry("failed") if failed else _entry(mine), _entry(printed_one)]
-            records.append(_record(name, split, subset, mine, printed_one))
-        rows.append(Row(" ".join(part for part in name if part), tuple(entries)))
+        for cell in CELLS:
+            mine = results.spread(group, Place(*cell, "accuracy"))
+            theirs = row.values.get(cell) if row else None
+            failed = mine is None and group is not None and results.failures_of(group)
+            entries += [Entry("failed") if failed else _entry(mine), _entry(theirs)]
+            records.append(_record(group, row, cell, mine, theirs))
+        rows.append(Row(words, tuple(entries)))
     columns = [
         Column(f"{subset} {ARROWS['lower' if subset == 'forget' else 'higher']} {side}", split)
         for split, subset in CELLS
         for side in ("ours", "paper")
     ]
-    title = f"Accuracy in % beside the paper's · {results.benchmark}"
-    return Grid("paper", title, tuple(columns), tuple(rows), records, tuple(paper_notes(results)))
+    return Grid(name, title, tuple(columns), tuple(rows), records, tuple(notes))
 
 
 def cost_grid(results: Results) -> Grid | None:
     """Return the table of our costs beside the paper's; None where the paper prints none for the benchmark."""
-    found = counterpart(results.benchmark)
+    found = counterpart(results.name)
     if found is None or not found.costs:
         return None
-    costs = json.loads(_data("paper-costs.json"))
+    costs = json.loads((files("unweave.report") / "data" / "paper-costs.json").read_text(encoding="utf-8"))
     minutes, memory = costs["run_time_minutes_rtx3090_cifar100_resnet18"], costs["gpu_memory_mb_batch128"]
     efficacy = {"two_stage": costs["mia_efficacy_two_stage_cifar100"]}
     plans = [
@@ -197,13 +139,15 @@ def cost_grid(results: Results) -> Grid | None:
 
 
 def _record(
-    name: tuple[str, str], split: str, subset: str, mine: Spread | None, theirs: Spread | None
+    group: Group | None, row: PrintedRow | None, cell: tuple[str, str], mine: Spread | None, theirs: Spread | None
 ) -> dict[str, Any]:
     return {
-        "method": name[0],
-        "variant": name[1],
-        "split": split,
-        "subset": subset,
+        "method": group.method if group else row.method if row else "",
+        "variant": group.variant if group else "",
+        "paper_table": row.table if row else None,
+        "paper_row": row.words if row else None,
+        "split": cell[0],
+        "subset": cell[1],
         "ours_mean": mine.mean if mine else None,
         "ours_std": mine.deviation if mine else None,
         "paper_mean": theirs.mean if theirs else None,
@@ -218,7 +162,3 @@ def _entry(spread: Spread | None) -> Entry:
 
 def _plain(value: float | None) -> Entry:
     return Entry("–" if value is None else f"{value:,.2f}")
-
-
-def _data(name: str) -> str:
-    return (files("unweave.report") / "data" / name).read_text(encoding="utf-8")

@@ -36,6 +36,15 @@ class Group(NamedTuple):
         """Whether it is something to compare with (the original, retraining) rather than an unlearning method."""
         return self.method in REFERENCES and not self.variant
 
+    @property
+    def differences(self) -> dict[str, str]:
+        """The settings of the variant.
+
+        >>> Group("two-stage", "released", "alpha=0 adjacency=neighbours").differences
+        {'alpha': '0', 'adjacency': 'neighbours'}
+        """
+        return dict(part.partition("=")[::2] for part in self.variant.split())
+
 
 class Failure(NamedTuple):
     """A cell that failed, and what it said."""
@@ -61,11 +70,30 @@ class Results:
     distributions: dict[Group, dict[int, Distribution]] = field(default_factory=dict)
     directions: dict[Place, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
+    stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The benchmark's name."""
+        return str(self.about["benchmark"])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The benchmark's options that differ from their default."""
+        return dict(self.about.get("options", {}))
 
     @property
     def benchmark(self) -> str:
-        """The benchmark's name."""
-        return str(self.about["benchmark"])
+        """The benchmark's name with its options, for a heading."""
+        return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
+
+    def setting(self, group: Group, name: str) -> Any:
+        """Return the value that a setting, or the adjacency, had in a group's runs; None where nobody noted it."""
+        if name == "adjacency":
+            return group.differences.get(name, "classes")
+        return self.settings.get(group, {}).get(name, group.differences.get(name))
 
     @property
     def groups(self) -> list[Group]:
@@ -84,6 +112,10 @@ class Results:
         profiles = {other.profile for other in self.groups if other.method == group.method and other.profile}
         shown = group.profile if len(profiles) > 1 else ""
         return " ".join(part for part in (group.method, shown, group.variant) if part)
+
+    def is_extra(self, group: Group) -> bool:
+        """Tell whether it is a variant of a method that the study also ran as it is: no rival of the other methods."""
+        return bool(group.variant) and any(other.method == group.method and not other.variant for other in self.groups)
 
     def seeds_of(self, group: Group) -> list[int]:
         """Return the seeds of a group that have a value."""
@@ -178,6 +210,10 @@ def _take_cells(store: Store, results: Results) -> None:
         *names, seed = _cell(labels)
         group = Group(*names)
         results.versions |= {name: config[name] for name in ("unweave", "torch") if name in config}
+        results.settings[group] = config.get("settings", {})
+        results.notes |= config.get("notes", {})
+        if stages := scores.get("stages"):
+            results.stages.setdefault(group, {})[seed] = stages
         for row in scores.get("metrics", []):
             results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
         if history := list(_history(folder / "history.jsonl")):

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate, cycle
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from unweave.report.drawing import LINES, cumulative, new_figure, note, panels, style
 from unweave.report.grids import attack_places
 from unweave.report.looks import GREY, INK, Look, looks
 from unweave.report.measures import ARROWS, COSTS, SPLITS, Place, Spread, title, unit
 from unweave.report.results import Group, Results
+from unweave.report.stage_figures import last_stage, losses_by_stage
 
-PANELS = 24  # more small panels than this cannot be read on one sheet; the page has them all
-LINES = {"forget": "#d55e00", "adjacent": "#0072b2", "remote": "#009e73"}
 SPARE = (GREY, "#cc79a7", "#e69f00")
 SCALES = {"%": 100.0, "MiB": 1 / 2**20}
 
@@ -30,11 +28,13 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
         "trade-off": trade_off,
         "membership": membership,
         "loss-distributions": losses,
+        "forget-losses-by-stage": losses_by_stage,
         "learning-dynamics": dynamics,
+        "last-stage": last_stage,
         "cost": cost,
     }
     files = []
-    with mpl.rc_context(_style()):  # type: ignore[arg-type]  # its keys are a literal of every setting
+    with mpl.rc_context(style()):  # type: ignore[arg-type]  # its keys are a literal of every setting
         for name, draw in plans.items():
             figure = draw(results)
             if figure is None:
@@ -47,40 +47,13 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
     return files
 
 
-def _style() -> dict[str, Any]:
-    return {
-        "svg.hashsalt": "unweave",
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.edgecolor": "#999999",
-        "axes.labelcolor": INK,
-        "axes.titlecolor": INK,
-        "axes.titlesize": 10,
-        "axes.titlelocation": "left",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.color": "#e6e6e6",
-        "axes.axisbelow": True,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-    }
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def trade_off(results: Results) -> Figure | None:
     """Draw forget accuracy against adjacent accuracy: every method, its spread, and its seeds."""
     splits = [split for split in SPLITS if Place(split, "forget", "accuracy") in results.places()]
-    groups = [group for group in results.groups if group in results.values]
+    groups = [group for group in results.groups if group in results.values and not results.is_extra(group)]
     if not splits:
         return None
-    figure = _figure(4.4 * len(splits) + 1.6, 4.4)
+    figure = new_figure(4.4 * len(splits) + 1.6, 4.4)
     axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
     shown = looks(groups)
     for axis, split in zip(axes, splits, strict=True):
@@ -140,8 +113,8 @@ def cost(results: Results) -> Figure | None:
 
 def _bars(results: Results, places: Sequence[Place]) -> Figure:
     """Draw one panel per place, one bar per group, with the spread; retraining's value is a dashed line."""
-    groups = [group for group in reversed(results.groups) if group in results.values]
-    figure = _figure(1.4 + 2.7 * len(places), 0.9 + 0.27 * len(groups))
+    groups = [group for group in reversed(results.groups) if group in results.values and not results.is_extra(group)]
+    figure = new_figure(1.4 + 2.7 * len(places), 0.9 + 0.27 * len(groups))
     axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
     for axis, place in zip(axes, places, strict=True):
         kind = unit(place.metric)
@@ -172,10 +145,10 @@ def losses(results: Results) -> Figure | None:
 
     Cumulative shares, because the histograms of two runs have different bins and could not be laid over each other.
     """
-    groups = [group for group in results.groups if _forget_losses(results, group)]
+    groups = [group for group in results.groups if _forget_losses(results, group) and not results.is_extra(group)]
     if not groups:
         return None
-    figure, axes = _panels(len(groups), share=True)
+    figure, axes = panels(len(groups), share=True)
     retrain = results.reference("retrain")
     for axis, group in zip(axes, groups, strict=False):
         for shown, colour in ((retrain, "#b5b5b5"), (group, LINES["forget"])):
@@ -186,18 +159,9 @@ def losses(results: Results) -> Figure | None:
     axes[0].set_xticks([0, 1, 10, 100], ["0", "1", "10", "100"])
     axes[0].set_xlim(left=0)
     words = "loss of a training forget sample (linear to 1, then logarithmic); grey: retraining"
-    figure.supxlabel(_note(words, len(groups)), fontsize=9)
+    figure.supxlabel(note(words, len(groups)), fontsize=9)
     figure.supylabel("% of the forget samples with at most this loss", fontsize=9)
     return figure
-
-
-def cumulative(counts: Sequence[float]) -> list[float]:
-    """Return the percentage of samples below each edge of a histogram.
-
-    >>> cumulative([1, 3])
-    [0.0, 25.0, 100.0]
-    """
-    return [100 * part / sum(counts) for part in accumulate(counts, initial=0)]
 
 
 def _forget_losses(results: Results, group: Group) -> list[dict[str, list[float]]]:
@@ -210,10 +174,11 @@ def dynamics(results: Results) -> Figure | None:
     first = {group: next(iter(found.values())) for group, found in results.histories.items()}
     names = {name for rows in first.values() for row in rows for name in row}
     word = "accuracy" if any(name.endswith("accuracy") for name in names) else "loss"
-    shown = {group: first[group] for group in results.groups if group in first and _series(first[group], word)}
+    there = [group for group in results.groups if group in first and not results.is_extra(group)]
+    shown = {group: first[group] for group in there if _series(first[group], word)}
     if not shown:
         return None
-    figure, axes = _panels(len(shown), share=False)
+    figure, axes = panels(len(shown), share=False)
     for axis, (group, rows) in zip(axes, shown.items(), strict=False):
         series = _series(rows, word)
         spare = cycle(SPARE)
@@ -232,7 +197,7 @@ def dynamics(results: Results) -> Figure | None:
             axis.yaxis.set_major_formatter("{x:g}")
         axis.set_ylim(bottom=0)
         axis.legend(fontsize=6, frameon=False)
-    figure.supxlabel(_note("step; dotted: next phase; one seed", len(shown)), fontsize=9)
+    figure.supxlabel(note("step; dotted: next phase; one seed", len(shown)), fontsize=9)
     figure.supylabel(word, fontsize=9)
     return figure
 
@@ -241,19 +206,3 @@ def _series(rows: Sequence[dict[str, Any]], word: str) -> dict[str, list[tuple[i
     """Return every logged value whose name ends in a word, as pairs of step and value."""
     names = dict.fromkeys(name for row in rows for name in row if name.endswith(word))
     return {name: [(step, row[name]) for step, row in enumerate(rows) if name in row] for name in names}
-
-
-def _panels(count: int, *, share: bool) -> tuple[Figure, list[Axes]]:
-    """Return a figure of small panels, four in a row; what is left over is not drawn."""
-    count = min(count, PANELS)
-    columns = min(4, count)
-    rows = math.ceil(count / columns)
-    figure = _figure(2.5 * columns + 0.4, 1.75 * rows + 0.5)
-    axes = list(figure.subplots(rows, columns, sharex=share, sharey=share, squeeze=False).flat)
-    for axis in axes[count:]:
-        axis.set_axis_off()
-    return figure, axes[:count]
-
-
-def _note(text: str, count: int) -> str:
-    return text if count <= PANELS else f"{text}; the first {PANELS} of {count} groups, all are on the page"

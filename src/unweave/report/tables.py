@@ -33,7 +33,7 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
         caption=f"accuracy in %{f', mean±std of {seeds} seeds' if seeds > 1 else ''}; ↓ lower is better, ↑ higher",
         caption_justify="left",
     )
-    table.add_column("", no_wrap=True)
+    table.add_column("", overflow="fold")
     for part, subset in COLUMNS:
         table.add_column(f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}", justify="right", no_wrap=True)
     for name, scores in rows.items():

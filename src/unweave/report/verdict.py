@@ -35,7 +35,8 @@ class Verdict:
 
 def verdict(results: Results) -> Verdict:
     """Return the verdict on a study."""
-    methods = [group for group in results.values if not group.is_reference and _forget(results, group) is not None]
+    racing = [group for group in results.values if not group.is_reference and not results.is_extra(group)]
+    methods = [group for group in racing if _forget(results, group) is not None]
     original = results.reference("original")
     if not methods:
         found = Verdict("No unlearning method of this study has a result yet.")

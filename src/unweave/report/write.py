@@ -36,6 +36,7 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     from unweave.report.formats import comma_separated, latex, markdown
     from unweave.report.page import write_page
     from unweave.report.paper import cost_grid, paper_grid, paper_notes
+    from unweave.report.sections import sections
 
     results = read_results(folder)
     target = folder / "report"
@@ -44,20 +45,22 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     from unweave.report.study_figures import draw_figures  # slow to import, so after what may be refused
 
     said, grids = verdict(results), study_grids(results)
+    studies = sections(results, against_paper=against_paper)
     beside = [grid for grid in (paper_grid(results), cost_grid(results)) if grid] if against_paper else None
     partial = folder / f".report.{os.getpid()}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     try:
         for name in ("tables", "figures"):
             (partial / name).mkdir(parents=True)
-        for grid in [*grids, *(beside or [])]:
+        for grid in [*grids, *(beside or []), *(grid for study in studies for grid in study.grids)]:
             for suffix, write in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
                 (partial / "tables" / f"{grid.name}.{suffix}").write_text(write(grid), encoding="utf-8")
         draw_figures(results, partial / "figures")
         notes = paper_notes(results) if against_paper else []
         content = page_content(results, grids, said, notes)
         picture = partial / "figures" / "trade-off.png"
-        write_page(partial / "index.html", results, said, content=content, paper=beside, picture=picture)
+        page = partial / "index.html"
+        write_page(page, results, said, content=content, studies=studies, paper=beside, picture=picture)
         about = {"format": "unweave-report", "schema": 1, "unweave": __version__, "benchmark": results.benchmark}
         about |= {"verdict": said.headline, "points": dict(said.points), "failed": failure_notes(results)}
         (partial / MARK).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,7 +1,23 @@
 """Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
 
-from unweave.study.cells import Cell, plan
+from unweave.study.cells import Cell, each_once, plan
+from unweave.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
+from unweave.study.progress import Progress
 from unweave.study.store import Store
 from unweave.study.study import run_study
+from unweave.study.workers import run_workers
 
-__all__ = ["Cell", "Store", "plan", "run_study"]
+__all__ = [
+    "PRESETS",
+    "Cell",
+    "Preset",
+    "Progress",
+    "Store",
+    "describe_preset",
+    "each_once",
+    "find_presets",
+    "plan",
+    "preset_cells",
+    "run_study",
+    "run_workers",
+]

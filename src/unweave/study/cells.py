@@ -1,34 +1,45 @@
-"""A cell of a study: one method with its settings, and one seed."""
+"""A cell of a study: one method with its settings, on one kind of adjacency, and one seed."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from unweave.benchmarks import Benchmark
 from unweave.errors import UsageError
-from unweave.methods import all_methods, find_method
+from unweave.methods import Method, all_methods, find_method
+from unweave.study.adjacency import CLASSES, check_adjacency
+
+REFERENCES = ("original", "retrain")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is run: ``settings`` are the values that differ from the method's default on the benchmark."""
+    """What is run: ``settings`` are the values that differ from the method's default on the benchmark.
+
+    ``adjacency`` says which samples the method is told to be adjacent (`unweave.study.adjacency`); it is always
+    scored on the benchmark's own split. With ``watch``, accuracies are logged while it runs.
+    """
 
     method: str
     seed: int
     profile: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
+    adjacency: str = CLASSES
+    watch: bool = False
 
     @property
     def variant(self) -> str:
-        """The differing settings as a short text.
+        """What differs from the default, as a short text.
 
-        >>> Cell(method="two-stage", seed=0, settings=(("alpha", "0.5"), ("penalty", "5"))).variant
-        'alpha=0.5 penalty=5'
+        >>> Cell(method="two-stage", seed=0, settings=(("alpha", "0.5"),), adjacency="neighbours").variant
+        'alpha=0.5 adjacency=neighbours'
         """
-        return " ".join(f"{name}={value}" for name, value in self.settings)
+        own = [] if self.adjacency == CLASSES else [f"adjacency={self.adjacency}"]
+        return " ".join([*(f"{name}={value}" for name, value in self.settings), *own])
 
     @property
     def name(self) -> str:
@@ -47,14 +58,18 @@ def plan(
     seeds: int,
     profiles: Sequence[str] = (),
     grid: Mapping[str, Sequence[str]] | None = None,
+    adjacency: Sequence[str] = (CLASSES,),
+    watch: bool = False,
+    benchmark: Benchmark | None = None,
 ) -> list[Cell]:
-    """Return every cell of a study: seeds inside settings inside profiles inside methods.
+    """Return every cell of a study: seeds inside adjacency inside settings inside profiles inside methods.
 
-    A profile or a grid's setting goes to the methods that have it; a method that has none of them runs once. A
-    wrong value is refused here, before anything is run.
+    A profile, a grid's setting or another adjacency goes to the methods that have it or read it; a method that has
+    none of them runs once. A setting's default on the ``benchmark`` makes no variant: it is the plain cell. A wrong
+    value is refused here, before anything is run.
 
-    >>> [cell.name for cell in plan(["ft", "two-stage"], seeds=1, grid={"alpha": ["0", "1"]})]
-    ['ft.seed-0', 'two-stage.alpha=0.seed-0', 'two-stage.alpha=1.seed-0']
+    >>> [cell.name for cell in plan(["ft", "two-stage"], seeds=1, grid={"alpha": ["0", "0.5"]})]
+    ['ft.seed-0', 'two-stage.alpha=0.seed-0', 'two-stage.seed-0']
     """
     if seeds < 1:
         raise UsageError(f"A study needs at least one seed, not {seeds}.")
@@ -62,26 +77,82 @@ def plan(
     chosen = {name: find_method(name) for name in names}
     grid = grid or {}
     for setting in grid:
-        if not any(setting in _setting_names(name) for name in names):
+        if not any(setting in _setting_names(method) for method in chosen.values()):
             raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
     for profile in profiles:
         if not any(profile in method.profiles for method in chosen.values()):
             raise UsageError(f"No method of this study has the profile {profile!r}.")
+    for kind in adjacency:
+        check_adjacency(kind)
     cells = []
     for name, method in chosen.items():
         own_profiles: list[str | None] = [profile for profile in profiles if profile in method.profiles]
-        axes = {setting: values for setting, values in grid.items() if setting in _setting_names(name)}
-        for own in own_profiles or [None]:
-            for values in itertools.product(*axes.values()):
-                settings = tuple(zip(axes, values, strict=True))
-                if name != "retrain":  # its recipe comes from the benchmark
-                    method.configure(dict(settings), profile=own)
-                cells += [Cell(method=name, seed=s, profile=own, settings=settings) for s in range(seeds)]
-    return cells
+        axes = {setting: values for setting, values in grid.items() if setting in _setting_names(method)}
+        kinds = adjacency if tells_apart(method) else (CLASSES,)
+        for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):
+            settings = _different(method, dict(zip(axes, values, strict=True)), profile=own, benchmark=benchmark)
+            cells += [
+                Cell(
+                    method=name,
+                    seed=seed,
+                    profile=own,
+                    settings=settings,
+                    adjacency=kind,
+                    watch=watch and name != "original",
+                )
+                for kind in kinds
+                for seed in range(seeds)
+            ]
+    return each_once(cells)
 
 
-def _setting_names(method: str) -> set[str]:
-    return {row["name"] for row in find_method(method).settings.describe()}
+def tells_apart(method: Method) -> bool:
+    """Tell whether it matters to a method which of the kept samples are adjacent.
+
+    >>> tells_apart(find_method("two-stage")), tells_apart(find_method("ft")), tells_apart(find_method("ga"))
+    (True, False, False)
+    """
+    return {"forget", "adjacent", "remote"} <= set(method.needs)
+
+
+def each_once(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells without those that name the same folder; one is watched if any of them is.
+
+    >>> both = [Cell(method="ft", seed=0), Cell(method="ft", seed=0, watch=True)]
+    >>> each_once(both) == both[1:]
+    True
+    """
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        known = found.get(cell.name, cell)
+        found[cell.name] = replace(known, watch=known.watch or cell.watch)
+    return list(found.values())
+
+
+def profile_of(cell: Cell) -> str:
+    """Return the cell's profile, or the method's first where it names none."""
+    return cell.profile or next(iter(find_method(cell.method).profiles))
+
+
+def in_running_order(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells seed by seed, so that a study that is stopped early has whole seeds, references first."""
+    return sorted(cells, key=lambda cell: (cell.seed, cell.method not in REFERENCES))
+
+
+def _setting_names(method: Method) -> set[str]:
+    return {row["name"] for row in method.settings.describe()}
+
+
+def _different(
+    method: Method, values: Mapping[str, str], *, profile: str | None, benchmark: Benchmark | None
+) -> tuple[tuple[str, str], ...]:
+    """Return the values that differ from the method's own on the benchmark, having checked all of them."""
+    if benchmark is None and method.name == "retrain":  # its recipe comes from the benchmark
+        return tuple(values.items())
+    defaults = benchmark.settings_for(method, profile) if benchmark else {}
+    before = method.configure(defaults, profile=profile).to_dict()
+    after = method.configure(defaults, values, profile=profile).to_dict()
+    return tuple((name, value) for name, value in values.items() if after[name] != before[name])
 
 
 def as_settings(cell: Cell, defaults: Mapping[str, Any]) -> dict[str, Any]:

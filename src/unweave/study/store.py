@@ -1,26 +1,28 @@
 """The folder of a study: plain files that a person can read, and one table that pandas opens.
 
-- ``DIR/study.json``: what was asked for
+- ``DIR/study.json``: what was asked for: the benchmark with its options, and the named studies
 - ``DIR/models/original.seed-0.safetensors``: trained once, shared by every cell
 - ``DIR/cells/NAME/``: the folder of one run (configuration, history, weights, scores)
 - ``DIR/cells/NAME/against-retrain.json``: its scores beside the study's retrained models, if it has some
 - ``DIR/failed/NAME.json``: a cell that failed, with its error
 - ``DIR/results.parquet``: one row per value
 - ``DIR/provenance.json``: the command, commit, hardware, versions and date behind it
+- ``DIR/times.jsonl``: how long everything took, for the estimate of the time left
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.study.cells import Cell
+from unweave.study.locks import Locks
 
 SCHEMA = 1
 COMPARISON = "against-retrain.json"
@@ -34,26 +36,27 @@ class Store:
         self.folder = folder
         self.cells, self.failed, self.models = folder / "cells", folder / "failed", folder / "models"
         self.table = folder / "results.parquet"
+        self.locks = Locks(folder / "locks")
 
     @classmethod
     def create(cls, folder: Path, benchmark: str, *, options: Mapping[str, Any] | None = None) -> Store:
         """Open a study's folder for writing, or make it. A folder with other content is refused."""
         store = cls(folder)
         options = dict(options or {})
-        if (folder / "study.json").exists():
-            about = store.about()
-            found = _title(about["benchmark"], about.get("options", {}))
-            if found != _title(benchmark, options):
-                raise UsageError(
-                    f"{folder} holds a study of {found}, not of {_title(benchmark, options)}. Choose another --out."
-                )
-        elif folder.exists() and any(folder.iterdir()):
+        begun = ("cells", "failed", "models", "locks", "study.json.partial")  # by another process, just now
+        if folder.exists() and not (folder / "study.json").exists() and {p.name for p in folder.iterdir()} - {*begun}:
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
-        for path in (store.cells, store.failed, store.models, folder / "locks"):
+        for path in (store.cells, store.failed, store.models, store.locks.folder):
             path.mkdir(parents=True, exist_ok=True)
-        if not (folder / "study.json").exists():
-            about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark, "options": options}
-            write_whole(folder / "study.json", (json.dumps(about, indent=2) + "\n").encode())
+        with store.locks.wait_for("study"):
+            if not (folder / "study.json").exists():
+                about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark, "options": options}
+                store._write_about(about)
+        found = store.title
+        if found != _title(benchmark, options):
+            raise UsageError(
+                f"{folder} holds a study of {found}, not of {_title(benchmark, options)}. Choose another --out."
+            )
         return store
 
     @classmethod
@@ -80,34 +83,38 @@ class Store:
             )
         return content
 
+    @property
+    def title(self) -> str:
+        """The benchmark's name, with the options that differ from its default."""
+        about = self.about()
+        return _title(about["benchmark"], about.get("options", {}))
+
+    def add_presets(self, presets: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note which named studies the folder holds; rows of an earlier start stay."""
+        with self.locks.wait_for("study"):
+            about = self.about()
+            known = about.setdefault("presets", {})
+            for name, preset in presets.items():
+                before = known.get(name, {}).get("rows", [])
+                known[name] = {**preset, "rows": before + [row for row in preset["rows"] if row not in before]}
+            self._write_about(about)
+
+    def _write_about(self, about: Mapping[str, Any]) -> None:
+        write_whole(self.folder / "study.json", (json.dumps(about, indent=2) + "\n").encode())
+
     def is_done(self, cell: Cell) -> bool:
-        """Tell whether the cell has been run to its end."""
-        return (self.cells / cell.name / "scores.json").exists()
+        """Tell whether the cell has been run to its end, and watched if it is to be."""
+        folder = self.cells / cell.name
+        return (folder / "scores.json").exists() and (not cell.watch or "watch" in self._config(cell.name))
 
-    @contextmanager
-    def claim(self, name: str) -> Iterator[bool]:
-        """Hold the right to work on something; yields False where another process holds it.
+    def _config(self, name: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.cells / name / "config.json").read_text())
+        return content
 
-        The lock is the system's, on an open file, so it ends with the process however that ends.
-        """
-        import fcntl
-
-        with (self.folder / "locks" / f"cell.{name}.lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-                return
-            yield True
-
-    @contextmanager
-    def wait_for(self, name: str) -> Iterator[IO[str]]:
-        """Hold the right to work on something, waiting for whoever holds it."""
-        import fcntl
-
-        with (self.folder / "locks" / f"{name}.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
+    def is_settled(self, cell: Cell, *, since: float) -> bool:
+        """Tell whether the cell is done, or has failed since a moment (of ``time.time()``)."""
+        failed = self.failed / f"{cell.name}.json"
+        return self.is_done(cell) or (failed.exists() and failed.stat().st_mtime >= since)
 
     def note_failure(self, cell: Cell, error: Exception) -> None:
         """Keep what went wrong, so that the cell does not vanish from the table."""
@@ -118,6 +125,44 @@ class Store:
         """Remove the note of an earlier failure."""
         (self.failed / f"{cell.name}.json").unlink(missing_ok=True)
 
+    def note_time(self, name: str, seconds: float) -> None:
+        """Keep how long something took; a short line is appended whole whoever else appends."""
+        with (self.folder / "times.jsonl").open("a") as file:
+            file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
+
+    def times(self) -> dict[str, float]:
+        """Return how long cells and models took."""
+        path = self.folder / "times.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return {row["name"]: row["seconds"] for row in rows}
+
+    def run_folder(self, cell: Cell) -> Path:
+        """Return where to run a cell: its folder, or another place if that holds it already, but not watched."""
+        target = self.cells / cell.name
+        return self.folder / "again" / cell.name if target.exists() else target
+
+    def put_in_place(self, cell: Cell) -> None:
+        """Let a run that was made again take the place of the older one, keeping what was learnt of that."""
+        again, target = self.folder / "again" / cell.name, self.cells / cell.name
+        if not again.exists():
+            return
+        older = again.with_name(f"{cell.name}.older")
+        if target.exists():
+            if (target / COMPARISON).exists():  # the weights are the same, so the comparison is
+                shutil.copy(target / COMPARISON, again / COMPARISON)
+            target.rename(older)
+        again.rename(target)
+        shutil.rmtree(older, ignore_errors=True)
+
+    def weights(self, name: str) -> Path:
+        """Return where the weights of a cell are, if they were kept."""
+        return self.cells / name / "model.safetensors"
+
+    def drop_weights(self, name: str) -> None:
+        """Remove the weights of a finished cell, also those between its stages; its numbers stay."""
+        self.weights(name).unlink(missing_ok=True)
+        shutil.rmtree(self.cells / name / "checkpoints", ignore_errors=True)
+
     def failures(self) -> list[dict[str, Any]]:
         """Return the failed cells with their errors."""
         return [json.loads(path.read_text()) for path in sorted(self.failed.glob("*.json"))]
@@ -126,7 +171,7 @@ class Store:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
         found = {}
         for path in sorted(self.cells.glob("*/scores.json")):
-            labels = json.loads((path.parent / "config.json").read_text())["cell"]
+            labels = self._config(path.parent.name)["cell"]
             if method in (None, labels["method"]):
                 found[path.parent.name] = labels
         return found
@@ -146,13 +191,13 @@ class Store:
         folder = self.cells / name
         scores: dict[str, Any] = json.loads((folder / "scores.json").read_text())
         if (folder / COMPARISON).exists():
-            scores = json.loads((folder / COMPARISON).read_text()) | {"cost": scores["cost"]}
+            own = {name: scores[name] for name in ("cost", "stages") if name in scores}
+            scores = json.loads((folder / COMPARISON).read_text()) | own
         return scores
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value, as in the table."""
-        about = self.about()
-        benchmark = _title(about["benchmark"], about.get("options", {}))
+        benchmark = self.title
         rows: list[dict[str, Any]] = []
         for name, labels in self.finished().items():
             rows += [{"benchmark": benchmark, **labels, **found} for found in flatten(self.scores_of(name))]

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal, get_args
 
-import safetensors.torch
 import torch
 from torch import nn
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
-from unweave.errors import RunError, UsageError
-from unweave.evaluation import evaluate
-from unweave.files import write_whole
+from unweave.errors import Stopped, unknown
+from unweave.evaluation import Look, Observed, Watch, evaluate
 from unweave.methods import find_method
+from unweave.provenance import provenance
 from unweave.run import load_weights, unfinished, unlearn
-from unweave.study.cells import Cell, as_settings
-from unweave.study.provenance import provenance
+from unweave.study.adjacency import regroup
+from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
+from unweave.study.originals import NotYet, Originals
+from unweave.study.progress import Progress
 from unweave.study.store import Store, describe
+
+Keep = Literal["all", "originals", "none"]
+PATIENCE = 0.3  # seconds between two looks at what other processes are doing
 
 
 def run_study(
@@ -29,91 +35,224 @@ def run_study(
     out: Path,
     *,
     device: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    keep: Keep = "all",
+    time_limit: float | None = None,
+    progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
 
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
-    process died is resumed from its checkpoint by the next one.
+    process died is resumed from its checkpoint by the next start. ``presets`` are noted in the folder, for the report.
+    ``keep`` says whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and
+    the one at work is left at a checkpoint. ``progress`` makes what shows how far it is.
     """
-    store = Store.create(out, benchmark.name, options=benchmark.options)
-    study = _Study(benchmark, store, device=device)
-    if not all(store.is_done(cell) for cell in cells):
-        with store.wait_for("provenance"):
-            store.write_provenance(provenance(pick_device(device)))
-    for number, cell in enumerate(cells):
-        if store.is_done(cell):
-            continue
-        with store.claim(cell.name) as mine:
-            if mine and not store.is_done(cell):
-                say(f"{number + 1}/{len(cells)} {cell.name}")
-                study.run(cell)
-    study.compare_with_retrained(say)
-    with store.wait_for("table"):
-        store.write_table()
+    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    shown = progress(store) if progress else None
+    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, progress=shown)
+    with work.progress:
+        work.run()
+    end_study(store)
     return store
 
 
-class _Study:
-    """What the cells of one process share: the data and the trained originals."""
+def begin_study(
+    benchmark: Benchmark,
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    device: str | None,
+    presets: Mapping[str, Mapping[str, Any]] | None,
+    keep: str,
+) -> Store:
+    """Make or open the folder, and note what is asked for and where it is run."""
+    if keep not in get_args(Keep):
+        raise unknown("choice of models to keep", keep, get_args(Keep))
+    store = Store.create(out, benchmark.name, options=benchmark.options)
+    store.add_presets(presets or {})
+    if not all(store.is_done(cell) for cell in cells):
+        with store.locks.wait_for("provenance"):
+            store.write_provenance(provenance(pick_device(device)))
+    return store
 
-    def __init__(self, benchmark: Benchmark, store: Store, *, device: str | None) -> None:
-        self.benchmark, self.store, self.device = benchmark, store, device
-        self.original = cache(self._original)
+
+def end_study(store: Store) -> None:
+    """Write the table."""
+    with store.locks.wait_for("table"):
+        store.write_table()
+
+
+class Work:
+    """What one process does for a study, and what its cells share: the data, the originals, what models said."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        cells: Sequence[Cell],
+        store: Store,
+        *,
+        device: str | None,
+        keep: str = "all",
+        deadline: float | None = None,
+        since: float | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.benchmark, self.cells, self.store, self.device = benchmark, in_running_order(cells), store, device
+        self.keep, self.deadline = keep, deadline
+        self.since = time.time() if since is None else since  # older failures are tried again
+        self.progress = progress or Progress(store, cells)
         self.task = cache(self._task)
+        self.look = cache(self._look)
+        self.reference = cache(self._model)
+        self.originals = Originals(benchmark, store, self.task, device=device, stop=self.is_over)
+        self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
 
-    def run(self, cell: Cell) -> None:
+    def run(self) -> None:
+        """Work until every cell is settled, here or in another process, or time is over; then compare."""
+        waiting = [cell for cell in self.cells if not self.store.is_settled(cell, since=self.since)]
+        while waiting and not self.is_over():
+            before = len(waiting)
+            waiting = [cell for cell in waiting if self.is_over() or not self._attempt(cell)]
+            if len(waiting) == before and waiting:
+                time.sleep(PATIENCE)
+        for name in self.store.finished():
+            if not self.is_over():
+                self._compare(name)
+        if self.keep != "all" and not waiting and not self.is_over():
+            self._drop_references()
+
+    def is_over(self) -> bool:
+        """Tell whether the time limit is reached."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def _attempt(self, cell: Cell) -> bool:
+        """Run a cell, unless another process is at it or trains its original; tell whether it is settled."""
+        if self.store.is_settled(cell, since=self.since):
+            return True
+        with self.store.locks.claim(f"cell.{cell.name}") as claim:
+            if claim is None:
+                return False
+            if self.store.is_settled(cell, since=self.since):
+                return True
+            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+                return True
+            with claim.working():
+                try:
+                    self._run(cell)
+                except (NotYet, Stopped):
+                    return False
+        if self._references_are_there():
+            self._compare(cell.name)
+        return True
+
+    def _run(self, cell: Cell) -> None:
         """Run one cell; a failure is noted and the study goes on."""
-        method, folder = find_method(cell.method), self.store.cells / cell.name
+        method, folder = find_method(cell.method), self.store.run_folder(cell)
+        if folder.exists():  # made again and not put in place, because the process died just then
+            self.store.put_in_place(cell)
+            return
+        original = self.originals(cell.seed, progress=self.progress)
+        task, begun = self.task(), time.monotonic()
+        self.progress.begin(cell.name)
         try:
-            unlearn(
-                self.original(cell.seed),
-                self.task().train,
+            split = regroup(task.train, cell.adjacency, original=lambda: original, seed=cell.seed, device=self.device)
+            result = unlearn(
+                original,
+                split,
                 method,
                 profile=cell.profile,
                 seed=cell.seed,
                 out=folder,
                 resume=unfinished(folder).exists(),
-                test=self.task().test,
+                test=task.test,
                 initial=lambda: self.benchmark.initial(cell.seed),
                 device=self.device,
+                progress=self.progress.bar,
+                watch=Watch() if cell.watch else None,
+                judge=task.train,
+                look=self.look(),
+                stop=self.is_over,
+                limits=None,  # a comparison shows a collapse; it does not stop at one
                 about={
                     **self.benchmark.about(),
                     "unweave": __version__,
                     "torch": torch.__version__,
-                    "cell": describe(cell, cell.profile or next(iter(method.profiles))),
+                    "cell": describe(cell, profile_of(cell)),
                 },
                 **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
             )
-        except (RunError, UsageError) as error:
+        except Stopped:
+            raise
+        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
             self.store.note_failure(cell, error)
+            self.progress.end(cell.name, failed=True)
             return
+        self.store.put_in_place(cell)
+        self.store.note_time(cell.name, time.monotonic() - begun)
         self.store.forget_failure(cell)
+        if result.scores and result.scores.observed:
+            self.seen[cell.name] = result.scores.observed
+        self.progress.end(cell.name)
 
-    def compare_with_retrained(self, say: Callable[[str], None]) -> None:
-        """Score every finished cell anew beside the study's retrained models, where it has some.
+    def _references_are_there(self) -> bool:
+        planned = [cell for cell in self.cells if cell.method == "retrain"]
+        return all(self.store.is_settled(cell, since=self.since) for cell in planned)
+
+    def _compare(self, name: str) -> None:
+        """Score a finished cell anew beside the study's retrained models, where it has some.
 
         A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
         """
-        retrained = self.store.finished("retrain")
-        for name, labels in self.store.finished().items():
-            references = [other for other in retrained if other != name]
-            if not references or self.store.is_compared(name, references):
-                continue
-            with self.store.claim(f"compare.{name}") as mine:
-                if not mine or self.store.is_compared(name, references):
-                    continue
-                say(f"comparing {name} with {len(references)} retrained models")
-                task = self.task()
-                scores = evaluate(
-                    self._model(name),
-                    task.train,
-                    task.test,
-                    reference=[self._model(other) for other in references],
-                    original=self.original(labels["seed"]),
-                    device=self.device,
-                )
-                self.store.write_comparison(name, references, scores.to_dict())
+        finished = self.store.finished()
+        if name not in finished:  # it failed
+            return
+        references = self._references_of(name)
+        if references and not self.store.is_compared(name, references):
+            gone = [other for other in (name, *references) if not self.store.weights(other).exists()]
+            if gone:
+                self.progress.say(f"{name} is not compared: the weights of {gone[0]} were removed.")
+                return
+            with self.store.locks.claim(f"compare.{name}") as claim:
+                if claim is not None and not self.store.is_compared(name, references):
+                    self._compare_with(name, finished[name]["seed"], references)
+        if self.keep != "all" and finished[name]["method"] != "retrain" and self._is_final(name):
+            self.store.drop_weights(name)
+
+    def _references_of(self, name: str) -> list[str]:
+        return [other for other in self.store.finished("retrain") if other != name]
+
+    def _is_final(self, name: str) -> bool:
+        """Tell whether a cell is compared with every retrained model that there will be."""
+        references = self._references_of(name)
+        return self._references_are_there() and (not references or self.store.is_compared(name, references))
+
+    def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
+        self.progress.say(f"comparing {name} with {len(references)} retrained models")
+        model, look = self._model(name), self.look()
+        if name in self.seen:
+            look.remember(model, self.seen.pop(name))
+        scores = evaluate(
+            model,
+            look.train,
+            look.test,
+            reference=[self.reference(other) for other in references],
+            original=self.originals(seed, progress=self.progress),
+            look=look,
+            device=self.device,
+        )
+        self.store.write_comparison(name, references, scores.to_dict())
+
+    def _drop_references(self) -> None:
+        """Remove weights that were kept for comparisons, and the originals if they are not wanted."""
+        settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
+        if not settled or not all(self._is_final(name) for name in self.store.finished()):
+            return
+        for name in self.store.finished("retrain"):
+            self.store.drop_weights(name)
+        if self.keep == "none":
+            for path in self.store.models.glob("*.safetensors"):
+                path.unlink(missing_ok=True)
 
     def _model(self, name: str) -> nn.Module:
         return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
@@ -121,14 +260,5 @@ class _Study:
     def _task(self) -> Task:
         return self.benchmark.load()
 
-    def _original(self, seed: int) -> nn.Module:
-        """Return the trained original of a seed, training it if no process has yet."""
-        name = f"original.seed-{seed}"
-        path = self.store.models / f"{name}.safetensors"
-        with self.store.wait_for(f"model.{name}"):
-            if not path.exists():
-                model = self.benchmark.train(self.task(), seed=seed, device=self.device)
-                tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}
-                write_whole(path, safetensors.torch.save(tensors))
-        with torch.random.fork_rng(devices=[]):
-            return load_weights(self.benchmark.initial(seed), path).eval()
+    def _look(self) -> Look:
+        return Look(self.task().train, self.task().test, device=self.device)

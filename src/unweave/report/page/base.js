@@ -45,6 +45,20 @@ const faded = (colour, share) => {
   const [red, green, blue] = [0, 2, 4].map((start) => parseInt(full.slice(start, start + 2), 16));
   return `rgba(${red}, ${green}, ${blue}, ${share})`;
 };
+/** Variants of a method that was also run as it is crowd the picture: they are shown when asked for. */
+const variants = { shown: false };
+const isShown = (index) => variants.shown || !data.groups[index].extra;
+const anyVariants = () => data.groups.some((group) => group.extra);
+const showOption = () => (anyVariants() ? { show: { label: "Show", options: [["methods", "methods"], ["all", "methods and variants"]], value: variants.shown ? "all" : "methods" } } : {});
+/** Note what a section's control says of variants; redraw everything where that is new. */
+const takeShow = (section) => {
+  const wanted = (state[section] || {}).show === "all";
+  if (!anyVariants() || wanted === variants.shown) return false;
+  variants.shown = wanted;
+  for (const name of Object.keys(state)) if ("show" in state[name]) state[name].show = wanted ? "all" : "methods";
+  all();
+  return true;
+};
 const colourOf = (group) => data.groups[group].colour || theme().ink;
 const strength = (group) => (chosen.group === null || chosen.group === group ? 1 : 0.18);
 

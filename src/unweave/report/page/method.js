@@ -64,9 +64,11 @@ const distribution = (now, own) => {
     return found ? [{ label: data.groups[group].label, data: cumulative(found), borderColor: colour, backgroundColor: colour, borderDash: dash, borderWidth: dash.length ? 1.3 : 2, pointRadius: 0, pointHitRadius: 6 }] : [];
   };
   const others = data.groups.flatMap((group, index) => (group.reference && String(index) !== now.group ? set(index, colours.soft, group.label.startsWith("retrain") ? [6, 4] : [2, 3]) : []));
+  const stages = now.subset === "train forget" ? Object.entries(data.stages[now.group][now.seed] || {}) : [];
+  const between = stages.map(([name, found]) => ({ label: `after ${name}`, data: cumulative(found), borderColor: "#d55e00", backgroundColor: "#d55e00", borderDash: [8, 3], borderWidth: 1.6, pointRadius: 0, pointHitRadius: 6 }));
   draw("losses-chart", {
     type: "line",
-    data: { datasets: [...set(now.group, colours.accent, []), ...others] },
+    data: { datasets: [...set(now.group, colours.accent, []), ...between, ...others] },
     options: {
       scales: { x: { ...axis("loss of a sample"), type: "linear", min: 0 }, y: { ...axis(`% of ${now.subset} samples with at most this loss`), min: 0, max: 100 } },
       interaction: { mode: "nearest", axis: "x", intersect: false },

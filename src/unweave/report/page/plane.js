@@ -49,12 +49,14 @@ const tradeoff = () => {
     subset: { label: "Kept", options: kept.map((name) => [name, name]) },
     seed: { label: "Seed", options: seedOptions() },
     view: { label: "View", options: view },
-  }, tradeoff);
+    ...showOption(),
+  }, () => takeShow("tradeoff") || tradeoff());
   const [x, y] = [placeOf(now.split, "forget", "accuracy"), placeOf(now.split, now.subset, "accuracy")];
   const { colours, axis } = base();
   const [bars, dots, points] = [[], [], []];
   let lowest = 100;
   data.groups.forEach((group, index) => {
+    if (!isShown(index)) return;
     const [across, up] = [at(index, x, now.seed), at(index, y, now.seed)];
     if (!across || !up || !finite(across.value) || !finite(up.value)) return;
     const colour = faded(colourOf(index), strength(index));
@@ -114,12 +116,13 @@ const choose = (group) => {
   if (chosen.group !== null) { (state.method = state.method || {}).group = String(chosen.group); method(); }
 };
 const chips = () => {
-  byId("tradeoff-chips").replaceChildren(...data.groups.map((group, index) => {
+  byId("tradeoff-chips").replaceChildren(...data.groups.flatMap((group, index) => {
+    if (!isShown(index)) return [];
     const chip = make("button", null, { type: "button", "aria-pressed": String(chosen.group === index) });
     const dot = make("i");
     dot.style.backgroundColor = colourOf(index);
     chip.append(dot, make("span", group.failed ? `${group.label} (failed)` : group.label));
     chip.addEventListener("click", () => choose(index));
-    return chip;
+    return [chip];
   }));
 };

@@ -6,9 +6,10 @@ const table = () => {
   const now = controls("table", {
     grid: { label: "Table", options: data.grids.map((grid, index) => [index, grid.title.split(" · ")[0]]) },
     seed: { label: "Seed", options: seedOptions() },
-  }, (name) => { if (name === "grid") order.column = null; table(); });
+    ...showOption(),
+  }, (name) => { if (name === "grid") order.column = null; if (!takeShow("table")) table(); });
   const grid = data.grids[Number(now.grid)];
-  const rows = data.groups.map((group, index) => ({ group, index, cells: grid.columns.map((column) => at(index, column.place, now.seed)) }));
+  const rows = data.groups.map((group, index) => ({ group, index, cells: grid.columns.map((column) => at(index, column.place, now.seed)) })).filter(({ index }) => isShown(index));
   if (order.column !== null) rows.sort((one, other) => compare(one, other) * (order.down ? -1 : 1));
   byId("main-table").replaceChildren(head(grid), body(rows));
   byId("table-note").textContent = `${grid.title}. ${now.seed === MEAN ? "Mean and standard deviation over seeds." : `Seed ${now.seed} alone.`} Click a heading to sort.`;
@@ -78,10 +79,11 @@ const measure = () => {
     split: { label: "Data", options: splits.map((name) => [name, name || "whole run"]), value: split },
     subset: { label: "Subset", options: subsets.map((name) => [name, name || "all"]) },
     seed: { label: "Seed", options: seedOptions() },
-  }, measure);
+    ...showOption(),
+  }, () => takeShow("compare") || measure());
   const index = placeOf(now.split, now.subset, now.metric);
   const place = data.places[index];
-  const rows = data.groups.map((group, number) => ({ group, number, cell: at(number, index, now.seed) })).filter((row) => row.cell && finite(row.cell.value));
+  const rows = data.groups.map((group, number) => ({ group, number, cell: at(number, index, now.seed) })).filter((row) => isShown(row.number) && row.cell && finite(row.cell.value));
   rows.sort((one, other) => (one.cell.value - other.cell.value) * (place.better === "higher" ? -1 : 1));
   const goal = { lower: "↓ lower is better", higher: "↑ higher is better", reference: "→ nearest to retraining is better", "": "no goal" }[place.better];
   byId("compare-lead").textContent = `${place.title}${now.split || now.subset ? `, ${[now.split, now.subset].filter(Boolean).join(" ")} data` : ""}: ${goal}. Grey bars are references.`;

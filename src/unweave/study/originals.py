@@ -1,0 +1,68 @@
+"""The trained originals of a study: each trained once, by one process, and shared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import safetensors.torch
+import torch
+from torch import nn
+
+from unweave.benchmarks import Benchmark, Task
+from unweave.engine import Checkpoints
+from unweave.files import write_whole
+from unweave.run import load_weights, remove_folder
+from unweave.study.progress import Progress
+from unweave.study.store import Store
+
+
+class NotYet(Exception):  # noqa: N818
+    """Another process is training the model: there is something else to do until then."""
+
+
+class Originals:
+    """Gives the original of a seed, training it if nobody has yet. Training that was stopped goes on."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        store: Store,
+        task: Callable[[], Task],
+        *,
+        device: str | None,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.benchmark, self.store, self.task, self.device, self.stop = benchmark, store, task, device, stop
+        self._known: dict[int, nn.Module] = {}
+
+    def __call__(self, seed: int, *, progress: Progress) -> nn.Module:
+        """Return the original of a seed. Raises `NotYet` where another process is training it."""
+        if seed not in self._known:
+            name = f"original.seed-{seed}"
+            path = self.store.models / f"{name}.safetensors"
+            if not path.exists():
+                with self.store.locks.claim(f"model.{name}") as claim:
+                    if claim is None:
+                        raise NotYet
+                    if not path.exists():
+                        self._train(name, seed, progress)
+            with torch.random.fork_rng(devices=[]):
+                self._known[seed] = load_weights(self.benchmark.initial(seed), path).eval()
+        return self._known[seed]
+
+    def _train(self, name: str, seed: int, progress: Progress) -> None:
+        progress.train(seed)
+        begun, folder = time.monotonic(), self.store.models / f"{name}.unfinished"
+        model = self.benchmark.train(
+            self.task(),
+            seed=seed,
+            device=self.device,
+            progress=progress.bar,
+            checkpoints=Checkpoints(folder),
+            stop=self.stop,
+        )
+        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}
+        write_whole(self.store.models / f"{name}.safetensors", safetensors.torch.save(tensors))
+        remove_folder(folder)
+        self.store.note_time(f"trained.seed-{seed}", time.monotonic() - begun)
