@@ -85,6 +85,8 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
+    micro_batch: int | None = None,
+    max_memory: int | str | None = None,
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
@@ -110,6 +112,9 @@ def unlearn(
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
+    taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
+    A device whose memory runs out does the same by itself. Not in training mode of normalisation.
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
@@ -155,6 +160,8 @@ def unlearn(
         seed=seed,
         precision=precision,
         compile=compile,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         initial=initial,
     )
     folder = None

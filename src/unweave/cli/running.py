@@ -74,6 +74,12 @@ def run(
     compile_: Annotated[
         str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
     ] = "auto",
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Most samples to differentiate at once; same results, less memory.")
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Most memory to take of the GPU, such as 8GB; batches are cut to fit.")
+    ] = None,
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
@@ -118,6 +124,8 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         limits=guard,
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
