@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unweave import UsageError
+from unweave import UsageError, projection
 from unweave.projection import gram_matrix, remove_span
 
 SHAPES = [(4, 3), (5,), (2, 2, 2)]
@@ -88,3 +88,43 @@ def test_layouts_may_differ():
 def test_shapes_must_agree():
     with pytest.raises(UsageError, match="shapes of the direction"):
         remove_span([torch.ones(2)], [[torch.ones(3)]])
+
+
+def by_pseudo_inverse(direction, basis):
+    """The projection as a textbook has it, on whole vectors."""
+    matrix = torch.stack([flat(part) for part in basis], dim=1)
+    return flat(direction) - matrix @ (torch.linalg.pinv(matrix, rtol=1e-6) @ flat(direction))
+
+
+@given(seed=st.integers(0, 9999), count=st.integers(1, 5), repeats=st.lists(st.integers(0, 4), max_size=3))
+def test_it_agrees_with_the_pseudo_inverse_also_where_the_basis_is_dependent(seed, count, repeats):
+    direction, basis = gradient(seed), [gradient(seed + 1 + i) for i in range(count)]
+    for number in repeats:
+        first, second = basis[number % count], basis[-1]
+        basis.append([2 * a - 3 * b for a, b in zip(first, second, strict=True)])
+    found = flat(remove_span(direction, basis))
+    assert torch.allclose(found, by_pseudo_inverse(direction, basis), atol=1e-7)
+
+
+@pytest.mark.parametrize("most", [1, 7, 24, 1000])
+def test_products_do_not_depend_on_how_gradients_are_cut(most, monkeypatch):
+    some = [gradient(i) for i in range(3)]
+    monkeypatch.setitem(projection.CHUNK, "cpu", most)
+    expected = torch.stack([torch.stack([flat(a) @ flat(b) for a in some]) for b in some])
+    assert torch.allclose(gram_matrix(some), expected, rtol=1e-12)
+
+
+def test_products_pair_the_same_entries_whatever_the_layouts():
+    image, other = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+    last = [part.to(memory_format=torch.channels_last) for part in (image, other)]
+    for first, second in ((image, last[1]), (last[0], other), last):
+        assert gram_matrix([[first], [second]])[0, 1] == pytest.approx(float((image.double() * other.double()).sum()))
+
+
+def test_in_place_is_the_same_and_leaves_the_basis():
+    direction, basis = gradient(1), [gradient(2), gradient(3)]
+    expected, before = flat(remove_span(direction, basis)), [flat(part) for part in basis]
+    found = remove_span(direction, basis, in_place=True)
+    assert torch.equal(flat(found), expected)
+    assert all(one is other for one, other in zip(found, direction, strict=True))
+    assert all(torch.equal(flat(part), was) for part, was in zip(basis, before, strict=True))

@@ -7,10 +7,11 @@ mapping of tensors with a ``"labels"`` entry. A batch is what the model is train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import psutil
@@ -18,12 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, unknown
+from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.randomness import own_random_numbers
-from unweave.trees import byte_size, join, map_tensors, same, shapes, tensors_of
+from unweave.trees import byte_size, map_tensors, same
 
 Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
+KeepData = Literal["auto", "device", "host"]
 
 
 @dataclass(frozen=True)
@@ -78,24 +81,28 @@ def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
         )
 
 
-def move(data: Any, device: torch.device) -> Any:
-    """Copy every tensor of a batch to a device."""
-    return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), data)
-
-
 class Samples:
     """Uniform access to a data set: its size, its labels, and batches by position.
 
-    Data that fits is kept on the device once it has been read, so that a later batch is an indexing
-    operation; random transforms are noticed (two readings of a sample differ) and then nothing is kept.
-    Only positions that were asked for are ever read.
+    Data that fits (in a quarter of the device's free memory) is kept on the device, as it is stored, once it has been
+    read, so that a later batch is an indexing operation. Random transforms are noticed (two readings of a sample
+    differ) and then nothing is kept. What is not kept is read ahead, beside a GPU by worker processes. Batches are the
+    same either way. Only positions that were asked for are ever read.
+
+    ``keep_data`` overrides the choice: ``"device"`` keeps what never varies whatever its size, ``"host"`` keeps
+    nothing. ``workers`` is the number of reading processes of each stream of batches; None chooses.
+
+    >>> samples = Samples((torch.zeros(4, 3, 2, 2, dtype=torch.uint8), torch.arange(4)))
+    >>> samples.keep_data = "host"
     """
 
     def __init__(self, dataset: Any, *, collate: Collate | None = None) -> None:
         self.dataset = _as_dataset(dataset)
         self.collate = collate or _collate
+        self.keep_data: KeepData = "auto"
+        self.workers: int | None = None
         self._labels: Tensor | None = None
-        self._shelves: dict[torch.device, _Shelf | None] = {}
+        self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies: bool | None = None
 
     def __len__(self) -> int:
@@ -142,11 +149,24 @@ class Samples:
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
         """Read these samples onto the device now, if they fit there and never vary."""
+        if self.keep_data not in get_args(KeepData):
+            raise unknown("keep_data", self.keep_data, get_args(KeepData))
+        if self.keep_data == "host":
+            return
         if device not in self._shelves:
             self._shelves[device] = self._new_shelf(rows, device)
         shelf = self._shelves[device]
         if shelf is not None and not shelf.add(rows):
             self._shelves[device] = None
+
+    def kept(self, device: torch.device) -> bool:
+        """Tell whether samples are kept on the device. Then a batch by positions that are there waits for nothing."""
+        return self._shelf(device) is not None
+
+    def kept_labels(self, rows: Tensor, device: torch.device) -> Tensor | None:
+        """Return the labels of samples that are kept on the device, or None where none are."""
+        shelf = self._shelf(device)
+        return None if shelf is None else labels_of(shelf.data)[rows.to(device)]
 
     def batch(self, rows: Tensor, device: torch.device, *, classes: int | None = None) -> Batch:
         """Return the samples at these positions as a batch on the device.
@@ -154,60 +174,45 @@ class Samples:
         With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
         data that is kept on the device were checked when it was put there.)
         """
-        shelf = self._shelves.get(device)
+        shelf = self._shelf(device)
         if shelf is not None:
+            rows = rows.to(device)
             return Batch(rows=rows, data=shelf.take(rows))
-        data = self.read(rows)
+        return self._arrived(rows, self.read(rows.cpu()), device, classes)
+
+    def batches(self, orders: Iterable[Order], device: torch.device, *, classes: int | None = None) -> Iterator[Batch]:
+        """Yield batches that are not kept, read ahead: positions on the host, with a seed where transforms vary."""
+        waiting: deque[Tensor] = deque()
+
+        def noted() -> Iterator[Order]:
+            for order in orders:
+                waiting.append(order[0])
+                yield order
+
+        for data in stream(self.read, noted(), self._workers(device), device.type == "cuda"):
+            yield self._arrived(waiting.popleft(), data, device, classes)
+
+    def _arrived(self, rows: Tensor, data: Data, device: torch.device, classes: int | None) -> Batch:
         if classes is not None:
             require_known_labels(labels_of(data), rows, classes)
-        return Batch(rows=rows, data=move(data, device))
+        return Batch(rows=to_device(rows, device), data=to_device(data, device))
 
-    def kept_labels(self, rows: Tensor, device: torch.device) -> Tensor | None:
-        """Return the labels of samples that are kept on the device, or None where none are."""
-        shelf = self._shelves.get(device)
-        return None if shelf is None else labels_of(shelf.data)[shelf.place[rows.to(device)]]
+    def _shelf(self, device: torch.device) -> Shelf | None:
+        return None if self.keep_data == "host" else self._shelves.get(device)
 
-    def _new_shelf(self, rows: Tensor, device: torch.device) -> _Shelf | None:
+    def _workers(self, device: torch.device) -> int:
+        if isinstance(self.dataset, _Columns):  # indexing whole tensors is faster than any process
+            return 0
+        return worker_count(device, self.dataset) if self.workers is None else self.workers
+
+    def _new_shelf(self, rows: Tensor, device: torch.device) -> Shelf | None:
         if self.varies(rows):
             return None
         one = self.read(rows[:1].cpu())
-        if byte_size(one) * len(self) > _room(device):
+        if self.keep_data == "auto" and byte_size(one) * len(self) > _room(device):
             return None
-        return _Shelf(self, device)
-
-
-class _Shelf:
-    """Samples kept on a device, found by their position in the data set."""
-
-    def __init__(self, samples: Samples, device: torch.device) -> None:
-        self.samples, self.device = samples, device
-        self.place = torch.full((len(samples),), -1, dtype=torch.long, device=device)
-        self.data: Any = None
-        if isinstance(samples.dataset, _Columns):  # already tensors: move them as they are
-            self.data = move(samples.dataset.whole(), device)
-            _require_finite(self.data, torch.arange(len(samples)))
-            self.place = torch.arange(len(samples), device=device)
-
-    def add(self, rows: Tensor) -> bool:
-        """Read what is not here yet; tell whether samples have one shape, so that they can be kept."""
-        rows = rows.to(self.device)
-        new = rows[self.place[rows] < 0]
-        if len(new) == 0:
-            return True
-        read = [self.samples.read(chunk.cpu()) for chunk in new.split(1024)]
-        if len({shapes(data) for data in [*read, *([] if self.data is None else [self.data])]}) > 1:
-            return False
-        data = join(read)
-        _require_finite(data, new)
-        start = 0 if self.data is None else len(labels_of(self.data))
-        data = move(data, self.device)
-        self.data = data if self.data is None else join([self.data, data])
-        self.place[new] = torch.arange(start, start + len(new), device=self.device)
-        return True
-
-    def take(self, rows: Tensor) -> Any:
-        places = self.place[rows.to(self.device)]
-        return map_tensors(lambda tensor: tensor[places], self.data)
+        whole = self.dataset.whole() if isinstance(self.dataset, _Columns) else None
+        return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))
 
 
 class _Columns:
@@ -323,15 +328,3 @@ def _room(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] // 4)
     return int(psutil.virtual_memory().available // 4)
-
-
-def _require_finite(data: Any, rows: Tensor) -> None:
-    for tensor in tensors_of(data):
-        if tensor.is_floating_point():
-            bad = ~tensor.reshape(len(tensor), -1).isfinite().all(dim=1)
-            if bad.any():
-                first = int(rows[int(bad.nonzero()[0])])
-                raise UsageError(
-                    f"{int(bad.sum())} samples hold NaN or infinite values (first: sample {first}). "
-                    "Repair or leave them out before unlearning."
-                )

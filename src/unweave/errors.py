@@ -14,6 +14,10 @@ class RunError(RuntimeError):
     """The call was right but the work failed, for instance because it diverged. Exit code 1."""
 
 
+class RunWarning(UserWarning):
+    """The work goes on, but its user should know."""
+
+
 class Stopped(RunError):  # noqa: N818
     """The work was left on request, at a checkpoint from which it goes on."""
 

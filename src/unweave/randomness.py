@@ -10,6 +10,13 @@ import numpy as np
 import torch
 
 
+def seed_host(seed: int) -> None:
+    """Seed the host's generators, from which transforms draw; those of devices are left alone."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.default_generator.manual_seed(seed)
+
+
 @contextmanager
 def own_random_numbers(device: torch.device | None = None) -> Iterator[None]:
     """Leave the caller's generators (torch, NumPy, Python) as they were, whatever is drawn inside.

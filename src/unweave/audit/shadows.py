@@ -22,7 +22,6 @@ from unweave.audit.subject import Subject
 from unweave.benchmarks import Benchmark, Task
 from unweave.data import Samples
 from unweave.engine.batches import derive_seed
-from unweave.engine.checkpoint import write_whole
 from unweave.errors import UsageError
 from unweave.evaluation import Metric, predict
 from unweave.evaluation import attack as attacks
@@ -30,6 +29,7 @@ from unweave.evaluation.attack import FEWEST
 from unweave.evaluation.predictions import array
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
+from unweave.files import write_whole
 from unweave.run import unlearn
 from unweave.split import Split
 

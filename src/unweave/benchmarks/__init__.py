@@ -7,12 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave.benchmarks.benchmark import Benchmark, Definition, Task
+from unweave.benchmarks.celeba import CELEBA_VIT
+from unweave.benchmarks.cifar100 import CIFAR100_RESNET18, CIFAR100_VIT
+from unweave.benchmarks.clinc150 import CLINC150
 from unweave.benchmarks.digits import DIGITS
+from unweave.benchmarks.fashion_mnist import FASHION_MNIST
+from unweave.benchmarks.tinyimagenet import TINYIMAGENET_VIT
+from unweave.benchmarks.toxigen import TOXIGEN_ROBERTA
 from unweave.errors import unknown
 
 __all__ = ["BENCHMARKS", "Benchmark", "Definition", "Task", "find_benchmark"]
 
-BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in (DIGITS,)}
+DEFINITIONS = (
+    DIGITS,
+    FASHION_MNIST,
+    CIFAR100_RESNET18,
+    CIFAR100_VIT,
+    TINYIMAGENET_VIT,
+    CELEBA_VIT,
+    TOXIGEN_ROBERTA,
+    CLINC150,
+)
+BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
 
 
 def find_benchmark(

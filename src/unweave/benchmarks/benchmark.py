@@ -13,6 +13,8 @@ from torch import nn
 
 from unweave.data import pick_device
 from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method
 from unweave.methods.descent import Descent, DescentSettings
@@ -91,6 +93,8 @@ class Benchmark:
         *,
         seed: int,
         device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",  # noqa: A002
         progress: bool | Progress | None = None,
         checkpoints: Checkpoints | None = None,
         stop: Callable[[], bool] | None = None,
@@ -100,8 +104,8 @@ class Benchmark:
         With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
         """
         where = pick_device(device)
-        model = self.initial(seed)
-        bench = Workbench(model.to(where), task.train, device=where, seed=seed)
+        model = self.initial(seed).to(where)
+        bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
         run_phases(
             bench,
             [Train(self.recipe, subsets=SUBSETS)],
@@ -110,7 +114,7 @@ class Benchmark:
             progress=ProgressLine(show=progress, title=self.name),
             stop=stop,
         )
-        return model.to("cpu")
+        return bench.release().to("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)

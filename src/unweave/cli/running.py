@@ -64,7 +64,15 @@ def run(
     options: Options = None,
     small: Small = False,
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
+    ] = "auto",
+    compile_: Annotated[
+        str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
+    ] = "auto",
+    keep_data: Annotated[
+        str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
+    ] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -72,9 +80,12 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
-    check_request(device=device, precision=precision, out=out, resume=resume)
+    check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
+    fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
-    original = task_source.train(task, seed=seed, device=device)
+    for part in (task.train, task.test):
+        part.samples.keep_data = keep_data  # type: ignore[assignment]
+    original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
     result = unlearn(
         original,
         task.train,
@@ -86,8 +97,8 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
-        precision=precision,  # type: ignore[arg-type]
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+        **fast,  # type: ignore[arg-type]
         **values,
     )
     if as_json:

@@ -1,14 +1,17 @@
 """Checkpoints: the weights, what every phase keeps, and how far the run is, in files that cannot run code.
 
 A checkpoint is a safetensors file and a JSON file of the same name. Both are written under a temporary name,
-synced and renamed; the JSON file comes last, so that a checkpoint exists whole or not at all.
+synced and renamed; the JSON file comes last, so that a checkpoint exists whole or not at all. It holds the SHA-256
+digests of the weights file and of itself, so that a file that was truncated or changed later is noticed and the
+checkpoint before it is used.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +20,12 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from unweave.errors import UsageError
+from unweave.errors import RunError, RunWarning, UsageError
+from unweave.files import canonical, read_json, read_tensors, sha256, sha256_of_file, sync_folder, write_whole
 
 EVERY_SECONDS = 60.0
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, even if the machine stops."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+FORMAT = {"format": "unweave-checkpoint", "version": 1}
+NAME = re.compile(r"\d{2}-\d{8}")
 
 
 @dataclass(frozen=True)
@@ -41,57 +37,117 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     extra: Mapping[str, Any]
 
+    @property
+    def name(self) -> str:
+        """The name of its files: the order of names is that of the run."""
+        return f"{self.phase:02d}-{self.step:08d}"
+
 
 class Checkpoints:
-    """The checkpoints in one folder. At most one is kept per finished phase, and the newest."""
+    """The checkpoints in one folder: one at the start of every later phase, the newest, and the one before it.
 
-    def __init__(self, folder: Path, *, every_seconds: float = EVERY_SECONDS) -> None:
-        self.folder, self.every_seconds = folder, every_seconds
-        self._last = time.monotonic()
+    A checkpoint is due ``every_seconds`` of running time (by a clock that never goes backwards) or, if given,
+    ``every_steps`` steps, whichever comes first.
+    """
+
+    def __init__(self, folder: Path, *, every_seconds: float = EVERY_SECONDS, every_steps: int | None = None) -> None:
+        if every_seconds < 0 or (every_steps is not None and every_steps < 1):
+            raise UsageError(
+                f"Checkpoints every {every_seconds} seconds or {every_steps} steps: "
+                "seconds must be at least 0 and steps at least 1."
+            )
+        self.folder, self.every_seconds, self.every_steps = folder, every_seconds, every_steps
+        self._last, self._steps = time.monotonic(), 0
+        self._whole: list[str] = []  # names that this process wrote or checked, oldest first
 
     def due(self) -> bool:
-        """Tell whether the last checkpoint is old enough for a new one."""
-        return time.monotonic() - self._last >= self.every_seconds
+        """Count one step, and tell whether the last checkpoint is old enough for a new one."""
+        self._steps += 1
+        by_steps = self.every_steps is not None and self._steps >= self.every_steps
+        return by_steps or time.monotonic() - self._last >= self.every_seconds
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then remove older ones from the middle of a phase."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{checkpoint.phase:02d}-{checkpoint.step:08d}"
+        """Write a checkpoint, then remove those that are no longer needed."""
+        name = checkpoint.name
+        weights, progress = self.folder / f"{name}.safetensors", self.folder / f"{name}.json"
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in checkpoint.tensors.items()}
-        write_whole(self.folder / f"{name}.safetensors", safetensors.torch.save(tensors))
-        progress = {"phase": checkpoint.phase, "step": checkpoint.step, **checkpoint.extra}
-        write_whole(self.folder / f"{name}.json", json.dumps(progress).encode())
-        self._last = time.monotonic()
-        self.prune(keep=name)
+        data = safetensors.torch.save(tensors)
+        content = {
+            **FORMAT,
+            **checkpoint.extra,
+            "phase": checkpoint.phase,
+            "step": checkpoint.step,
+            "weights_bytes": len(data),
+            "weights_sha256": sha256(data),
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(weights, data)
+            write_whole(progress, json.dumps({**content, "sha256": sha256(canonical(content))}).encode())
+            sync_folder(self.folder)
+        except OSError as error:
+            if not progress.exists():
+                weights.unlink(missing_ok=True)
+            before = f" The one before it, {self._whole[-1]}, is whole." if self._whole else ""
+            raise RunError(
+                f"The checkpoint {name} cannot be written to {self.folder}: {error}.{before} "
+                "Make room or give another folder, then resume."
+            ) from error
+        self._last, self._steps = time.monotonic(), 0
+        self._whole = [*(other for other in self._whole if other != name), name]
+        self.prune(keep=self._whole[-2:])
 
-    def prune(self, *, keep: str = "") -> None:
-        """Remove checkpoints from the middle of a phase, except the one named."""
-        for path in self.folder.glob("*.json"):
-            if path.stem != keep and not path.stem.endswith("-00000000"):
-                path.unlink()
-                path.with_suffix(".safetensors").unlink(missing_ok=True)
+    def prune(self, *, keep: list[str] | None = None) -> None:
+        """Remove the checkpoints from the middle of a phase, except those named, and what a stopped write left."""
+        for path in [*self.folder.glob("*.json"), *self.folder.glob("*.safetensors"), *self.folder.glob("*.partial")]:
+            if path.stem not in (keep or []) and not path.stem.endswith("-00000000"):
+                path.unlink(missing_ok=True)
 
-    def between(self, phases: int) -> Iterator[dict[str, Tensor]]:
-        """Yield the weights of the model as they were after each phase but the last."""
-        for number in range(1, phases):
-            tensors = safetensors.torch.load_file(self.folder / f"{number:02d}-00000000.safetensors")
-            yield {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    def between(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield the numbers of the phases that another one followed, and the model's weights at their end."""
+        for path in sorted(self.folder.glob("*-00000000.safetensors")):
+            tensors = read_tensors(path)
+            weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+            yield int(path.stem[:2]) - 1, weights
 
     def newest_file(self) -> Path | None:
         """Return the weights file of the newest checkpoint, or None if there is none."""
-        found = sorted(self.folder.glob("*.json"))
-        return found[-1].with_suffix(".safetensors") if found else None
+        found = self._files()
+        return found[0].with_suffix(".safetensors") if found else None
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest checkpoint, or None if there is none."""
-        file = self.newest_file()
-        if file is None:
-            return None
-        try:
-            progress = json.loads(file.with_suffix(".json").read_text())
-            tensors = safetensors.torch.load_file(file)
-            return Checkpoint(phase=progress.pop("phase"), step=progress.pop("step"), tensors=tensors, extra=progress)
-        except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
-            raise UsageError(
-                f"The checkpoint {file} cannot be read ({error}). Remove it and resume from the one before."
-            ) from error
+        """Read the newest checkpoint that is whole; others are skipped with a warning. None if there is none."""
+        skipped = False
+        for file in self._files():
+            try:
+                checkpoint = _read(file)
+            except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
+                warnings.warn(f"The checkpoint {file} is damaged and skipped: {error}", RunWarning, stacklevel=2)
+                skipped = True
+                continue
+            self._whole = [file.stem]
+            return checkpoint
+        if skipped:
+            warnings.warn(f"No checkpoint in {self.folder} is whole: the run begins again.", RunWarning, stacklevel=2)
+        return None
+
+    def _files(self) -> list[Path]:
+        """Return the JSON files of the checkpoints, newest first."""
+        return sorted((path for path in self.folder.glob("*.json") if NAME.fullmatch(path.stem)), reverse=True)
+
+
+def _read(file: Path) -> Checkpoint:
+    """Read a checkpoint, or say what is wrong with it."""
+    content = read_json(file)
+    if not isinstance(content, dict) or {key: content.get(key) for key in FORMAT} != FORMAT:
+        raise UsageError("it is no checkpoint of this version.")
+    if content.pop("sha256", None) != sha256(canonical(content)):
+        raise UsageError(f"{file.name} does not match its own checksum.")
+    weights = file.with_suffix(".safetensors")
+    size, digest = content.pop("weights_bytes"), content.pop("weights_sha256")
+    if weights.stat().st_size != size or sha256_of_file(weights) != digest:
+        raise UsageError(f"{weights.name} does not match its checksum.")
+    found = Checkpoint(content.pop("phase"), content.pop("step"), read_tensors(weights), content)
+    if found.name != file.stem:
+        raise UsageError(f"{file.name} is named after another step than its own, {found.name}.")
+    return found

@@ -92,6 +92,7 @@ def _run_steps(
     line.phase(phase.name, steps=phase.steps, done=first)
     for number in range(first, phase.steps):
         set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
+        bench.forwards.step(number - first, left=phase.steps - number)
         logged = phase.step(number)
         history.add(phase.name, number, {**logged, **watch(phase, number)} if watch else logged)
         if line.due():
@@ -118,18 +119,23 @@ def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int
 
 
 def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> None:
-    if list(done.extra["phases"]) != [phase.name for phase in phases]:
+    if done.extra.get("phases") != [phase.name for phase in phases]:
         raise UsageError(
-            f"The checkpoint belongs to a run with the phases {done.extra['phases']}, not to this one. "
+            f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
             "Resume with the command that began the run."
         )
-    weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
-    bench.model.load_state_dict(weights)
-    bench.cost = Cost(**done.extra["cost"])
-    for number, phase in enumerate(phases[: done.phase + 1]):
-        phase.prepare(bench)
-        mark = f"phase.{number}."
-        phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+    try:
+        weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
+        bench.model.load_state_dict(weights)
+        bench.cost = Cost(**done.extra["cost"])
+        for number, phase in enumerate(phases[: done.phase + 1]):
+            phase.prepare(bench)
+            mark = f"phase.{number}."
+            phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, UsageError | RunError):
+            raise
+        raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
 
 
 def _require_finite(bench: Workbench, when: str) -> None:

@@ -11,20 +11,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Batch, labels_of, reading, require_known_labels
+from unweave.data import Batch, Data, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
+from unweave.engine.compiled import Compile, Forwards
+from unweave.engine.precision import (
+    Precision,
+    autocast,
+    fast_products,
+    resolve_precision,
+    use_channels_last,
+    use_contiguous,
+)
 from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
 from unweave.split import Split
 
-Precision = Literal["float32", "bfloat16"]
+T = TypeVar("T")
 Mode = Literal["eval", "train"]
 
 
@@ -44,7 +53,12 @@ class Cost:
 
 
 class Workbench:
-    """The model being changed, and the ways to read losses and gradients from it."""
+    """The model being changed, and the ways to read losses and gradients from it.
+
+    ``precision`` is that of forward and backward passes; weights and gradients stay in float32. ``compile`` says when
+    forward passes are compiled: where it pays (``auto``), wherever a shape of batch occurs twice (``on``), or never. On
+    CUDA convolutional models are laid out channels last while they are here; `release` gives the model back as it was.
+    """
 
     def __init__(
         self,
@@ -54,16 +68,19 @@ class Workbench:
         device: torch.device,
         loss: Loss = cross_entropy,
         seed: int = 0,
-        precision: Precision = "float32",
+        precision: Precision = "auto",
+        compile: Compile = "auto",  # noqa: A002
         initial: Callable[[], nn.Module] | None = None,
     ) -> None:
         self.model, self.split, self.loss, self.initial = model, split, loss, initial
-        self.device, self.seed, self.precision = device, seed, precision
+        self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
+        self.forwards = Forwards(compile, device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
+        self._laid_out = use_channels_last(model, device)
         self.cost = Cost()
         self._classes: int | None = None
         self._ticked = time.perf_counter()
@@ -89,7 +106,7 @@ class Workbench:
             read = kept if kept is not None else torch.cat([labels_of(samples.read(row[None])) for row in rows])
             rows = rows[read.cpu().argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
-        return Batches(samples, rows.to(self.device), size=size, seed=seed, device=self.device, classes=classes)
+        return Batches(samples, rows, size=size, seed=seed, device=self.device, classes=classes)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""
@@ -99,21 +116,18 @@ class Workbench:
 
     def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the loss of every sample, with gradient where gradients are on."""
-        with self._counted(batch):
-            return self.loss(model or self.model, batch.data)
+        return self._run(self.loss, batch, model)
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
-        with self._counted(batch):
-            return logits(model or self.model, batch.data)
+        return self._run(logits, batch, model)
 
-    @contextmanager
-    def _counted(self, batch: Batch) -> Iterator[None]:
+    def _run(self, function: Callable[[nn.Module, Data], T], batch: Batch, model: nn.Module | None) -> T:
         self.cost.sample_forwards += len(batch)
         if torch.is_grad_enabled():
             self.cost.sample_gradients += len(batch)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            yield
+        with autocast(self.device, self.precision):
+            return self.forwards.run(function, model or self.model, batch.data)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -162,16 +176,22 @@ class Workbench:
         """Return a copy of the model as it is now, in evaluation mode, that takes no gradients: a teacher."""
         return copy.deepcopy(self.model).requires_grad_(False).eval()
 
+    def release(self) -> nn.Module:
+        """Return the model with its weights laid out in memory as they came."""
+        use_contiguous(self._laid_out)
+        return self.model
+
     def mode(self, mode: Mode) -> None:
         """Put normalisation and dropout in evaluation mode (frozen statistics, no dropout) or training mode."""
         self.model.train(mode == "train")
 
     @contextmanager
     def clock(self) -> Iterator[None]:
-        """Add the time and the peak memory of what happens inside to the cost."""
+        """Add the time and the peak memory of what happens inside to the cost; let products use TF32 on CUDA."""
         self._start_clock()
         try:
-            yield
+            with fast_products(self.device):
+                yield
         finally:
             self._stop_clock()
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
+from unweave.data import pick_device
+from unweave.engine.precision import Precision, resolve_precision
 from unweave.errors import unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Look, Observed, observe
+from unweave.evaluation.predictions import Look, Observed, predict
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
@@ -31,7 +32,6 @@ ON_REQUEST = (
     ("relearn", ("relearn_steps", "train")),
     ("relearn", ("relearn_steps_adjacent", "train")),
 )
-_ANSWERS: WeakKeyDictionary[Observed, dict[tuple[bool, int], list[Metric]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def evaluate(
     resamples: int = 200,
     seed: int = 0,
     look: Look | None = None,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
@@ -67,7 +68,8 @@ def evaluate(
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
     and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
     be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``look`` remembers
-    what models said, where several evaluations share some of them.
+    what models said, where several evaluations share some of them. ``precision`` is that of forward passes: ``auto``
+    is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -80,7 +82,7 @@ def evaluate(
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-    look = look or Look(train, test, batch_size=batch_size, device=device)
+    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
     seen, retrained = look(model), [look(other) for other in references]
     before = look(original) if original is not None else None
     curves: dict[str, Any] = {}
@@ -97,12 +99,13 @@ def evaluate(
         settings = relearn or RelearnSettings()
         found, curves = relearn_metrics(model, references, original, train, settings=settings, seed=seed, device=device)
         metrics += found
-    metrics += _certificate(seen, before_stage2, train, batch_size, device)
+    metrics += _certificate(seen, before_stage2, train, batch_size, device, precision)
     metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
     values: dict[str, Any] = {
         part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
         for part, subsets in seen.parts.items()
     }
+    values["precision"] = resolve_precision(precision, pick_device(device))
     return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
 
 
@@ -117,9 +120,16 @@ def _compared(
 ) -> list[Metric]:
     """Ask the model, the references and the original the same, and put their answers beside each other."""
 
+    def ask(observed: Observed, resamples: int) -> list[Metric]:
+        found = accuracy_metrics(observed)
+        if "membership" in questions:
+            question = ("membership", resamples, seed)
+            found += observed.once(question, lambda: membership_metrics(observed, resamples=resamples, seed=seed))
+        return found
+
     def answers(models: Sequence[Observed]) -> dict[tuple[str, str, str], list[float]]:
         found: dict[tuple[str, str, str], list[float]] = {}
-        for metric in (metric for model in models for metric in _asked_once(model, "membership" in questions, seed)):
+        for metric in (metric for model in models for metric in ask(model, 0)):
             if metric.value is not None:
                 found.setdefault(metric.place, []).append(metric.value)
         return found
@@ -127,21 +137,8 @@ def _compared(
     reference, original = answers(retrained), answers([before] if before else [])
     return [
         metric.beside(reference=_mean(reference.get(metric.place)), before=_mean(original.get(metric.place)))
-        for metric in _ask(seen, "membership" in questions, resamples=resamples, seed=seed)
+        for metric in ask(seen, resamples)
     ]
-
-
-def _ask(observed: Observed, membership: bool, *, resamples: int, seed: int) -> list[Metric]:
-    attacks = membership_metrics(observed, resamples=resamples, seed=seed) if membership else []
-    return accuracy_metrics(observed) + attacks
-
-
-def _asked_once(observed: Observed, membership: bool, seed: int) -> list[Metric]:
-    """Return the answers of a model to compare with, which many evaluations may share: attacks on it take time."""
-    known = _ANSWERS.setdefault(observed, {})
-    if (membership, seed) not in known:
-        known[membership, seed] = _ask(observed, membership, resamples=0, seed=seed)
-    return known[membership, seed]
 
 
 def _mean(values: list[float] | None) -> float | None:
@@ -156,13 +153,15 @@ def _certificate(
     seen: Observed,
     before: BeforeStage2 | None,
     train: Split,
-    batch_size: int,
+    batch_size: int | None,
     device: str | torch.device | None,
+    precision: Precision,
 ) -> list[Metric]:
     if before is None:
         return no_certificate()
     now = seen("train", "forget")
-    then = observe(before.model, train, batch_size=batch_size, device=device)("train", "forget")
+    rows = train.rows("forget")
+    then = predict(before.model, train.samples, rows, batch_size=batch_size, device=device, precision=precision)
     bound = forgetting_bound(
         then.losses, now.losses, alpha=before.alpha, classes=now.classes, mean_sign=before.mean_sign
     )

@@ -83,6 +83,11 @@ class SupportVectorAttack:
             for name in FEATURES
         }
 
+    @classmethod
+    def on(cls, observed: Observed, *, seed: int = 0) -> SupportVectorAttack:
+        """Return the attack on a model; it is made once."""
+        return observed.once(("support vector attack", seed), lambda: cls(observed, seed=seed))
+
     def scores(self, predictions: Predictions) -> dict[str, Scores1D]:
         """Return each feature's decision for every sample: above 0 it calls the sample a member."""
         found = _rounded(predictions)
@@ -164,7 +169,7 @@ def membership_metrics(observed: Observed, *, resamples: int = 200, seed: int = 
         if note := obstacle(observed, subset):
             found += _absent(subset, note)
             continue
-        machine = machine or SupportVectorAttack(observed, seed=seed)
+        machine = machine or SupportVectorAttack.on(observed, seed=seed)
         members, (others, note) = observed("train", subset), comparable(observed, subset)
         found += _svc(machine, members, others, subset, resamples=resamples, seed=seed)
         if subset == "forget":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,10 +14,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import Samples, labels_of, pick_device, reading
+from unweave.data import Batch, Samples, pick_device, reading
+from unweave.engine.precision import (
+    Precision,
+    autocast,
+    channels_last,
+    exact_head,
+    fast_products,
+    resolve_precision,
+)
 from unweave.errors import RunError
 from unweave.losses import logits
 from unweave.split import SUBSETS, Split
+
+T = TypeVar("T")
+BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
 
 
 @dataclass(frozen=True)
@@ -29,8 +41,8 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: Tensor) -> Predictions:
-        """Return the samples at these places (indices or a mask)."""
+    def __getitem__(self, rows: Tensor | slice) -> Predictions:
+        """Return the samples at these places (indices, a mask or a slice)."""
         return Predictions(self.logits[rows], self.labels[rows])
 
     @property
@@ -83,10 +95,18 @@ class Observed:
     """A model's predictions on every subset of the training data and, if given, of the test data."""
 
     parts: Mapping[str, Mapping[str, Predictions]]
+    _answers: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, part: str, *subsets: str) -> Predictions:
         """Return one subset, or several as one."""
         return joined(*(self.parts[part][subset] for subset in subsets or SUBSETS))
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """Return the answer to a question that is put more than once, found the first time."""
+        if question not in self._answers:
+            self._answers[question] = answer()
+        found: T = self._answers[question]
+        return found
 
     @property
     def has_test(self) -> bool:
@@ -99,20 +119,24 @@ def observe(
     train: Split,
     test: Split | None = None,
     *,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Observed:
     """Run the model once on everything."""
-    return Observed(
-        {
-            part: {
-                subset: predict(model, split.samples, split.rows(subset), batch_size=batch_size, device=device)
-                for subset in SUBSETS
-            }
-            for part, split in (("train", train), ("test", test))
-            if split is not None
-        }
-    )
+    where = pick_device(device)
+    parts: dict[str, Mapping[str, Predictions]] = {}
+    with reading(model, where):  # here already, so that the model travels once for both parts
+        for part, split in (("train", train), ("test", test)):
+            if split is None:
+                continue
+            rows = [split.rows(subset) for subset in SUBSETS]
+            every = predict(
+                model, split.samples, torch.cat(rows), batch_size=batch_size, device=where, precision=precision
+            )
+            ends = [0, *accumulate(map(len, rows))]
+            parts[part] = {subset: every[slice(*place)] for subset, place in zip(SUBSETS, pairwise(ends), strict=True)}
+    return Observed(parts)
 
 
 class Look:
@@ -126,16 +150,18 @@ class Look:
         train: Split,
         test: Split | None = None,
         *,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         device: str | torch.device | None = None,
+        precision: Precision = "auto",
     ) -> None:
-        self.train, self.test, self.batch_size, self.device = train, test, batch_size, device
+        self.train, self.test = train, test
+        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
         self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
     def __call__(self, model: nn.Module) -> Observed:
         """Return what the model says."""
         if model not in self._seen:
-            self._seen[model] = observe(model, self.train, self.test, batch_size=self.batch_size, device=self.device)
+            self._seen[model] = observe(model, self.train, self.test, **self.how)
         return self._seen[model]
 
     def remember(self, model: nn.Module, observed: Observed) -> None:
@@ -148,21 +174,42 @@ def predict(
     samples: Samples,
     rows: Tensor,
     *,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Predictions:
-    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was."""
+    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
+
+    ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
+    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere.
+    """
     where = pick_device(device)
+    chosen = resolve_precision(precision, where)
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
     samples.keep(rows, where)
+    size = batch_size or BATCH_SIZE.get(where.type, 512)
     found, labels = [], []
-    with reading(model, where):
-        for some in rows.split(batch_size):
-            data = samples.batch(some, where).data
-            found.append(logits(model, data).cpu())
-            labels.append(labels_of(data).cpu())
-    predictions = Predictions(torch.cat(found), torch.cat(labels))
+    with (
+        reading(model, where),
+        channels_last(model, where),
+        exact_head(model, chosen),
+        fast_products(where),
+        autocast(where, chosen),
+    ):
+        done = 0
+        while done < len(rows):
+            try:
+                for batch in _in_order(samples, rows[done:], where, size):
+                    found.append(logits(model, batch.data))  # on the device: nothing waits within the loop
+                    labels.append(batch.labels)
+                    done += len(batch)
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                size //= 2
+                torch.cuda.empty_cache()
+    predictions = Predictions(torch.cat(found).cpu(), torch.cat(labels).cpu())
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():
         raise RunError(
@@ -170,6 +217,12 @@ def predict(
             f"{int(rows[bad.nonzero()[0]])}). Check its weights and the data."
         )
     return predictions
+
+
+def _in_order(samples: Samples, rows: Tensor, device: torch.device, size: int) -> Iterator[Batch]:
+    if samples.kept(device):
+        return (samples.batch(some, device) for some in rows.to(device).split(size))
+    return samples.batches(((some, None) for some in rows.cpu().split(size)), device)
 
 
 def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:

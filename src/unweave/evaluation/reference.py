@@ -203,7 +203,7 @@ def _tow(name: str, target: Observed, references: Sequence[Observed], *, resampl
     ours, *theirs = ([_right(model, *factor) for factor in factors] for model in (target, *references))
     if name == "tow_mia":
         for model, right in ((target, ours), *zip(references, theirs, strict=True)):
-            scores = SupportVectorAttack(model, seed=seed).scores(model("train", "forget"))["confidence"]
+            scores = SupportVectorAttack.on(model, seed=seed).scores(model("train", "forget"))["confidence"]
             right[0] = (scores <= 0).astype(float)
 
     def compare(first: list[Scores1D], second: list[Scores1D], resamples: int) -> Estimate:

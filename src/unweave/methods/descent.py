@@ -13,6 +13,7 @@ from unweave.engine import Logged, Phase, Workbench
 from unweave.settings import Settings, setting
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
+WARM_UP = 0.1  # share of the run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,9 @@ class DescentSettings(Settings):
 
     optimizer: OptimizerName = setting("adam", help="Optimiser.")
     learning_rate: float = setting(1e-3, above=0, help="Step size.")
-    schedule: Literal["constant", "cosine"] = setting("constant", help="Step size over the run; cosine ends at 0.")
+    schedule: Literal["constant", "cosine", "warm-up"] = setting(
+        "constant", help="Step size over the run: cosine ends at 0; warm-up rises for a tenth of it first."
+    )
     momentum: float = setting(0.0, at_least=0, below=1, help="Momentum of SGD.")
     weight_decay: float = setting(0.0, at_least=0, help="Weight decay of the optimiser.")
     epochs: int = setting(10, at_least=0, help="Passes over the data.")
@@ -59,7 +62,11 @@ def optimizer_for(settings: DescentSettings, bench: Workbench) -> torch.optim.Op
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, settings: DescentSettings, *, done: float) -> None:
     """Set the step size for the share of the run that is done. It depends on nothing else, so resume is exact."""
-    scale = 0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1.0
+    scale = 1.0
+    if settings.schedule != "constant":
+        start = WARM_UP if settings.schedule == "warm-up" else 0.0
+        rest = (done - start) / (1 - start)
+        scale = (done + 1e-3) / (start + 1e-3) if done < start else 0.5 * (1 + math.cos(math.pi * rest))
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * scale
 

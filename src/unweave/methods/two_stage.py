@@ -170,13 +170,13 @@ class Stage2(Phase):
         adjacent = bench.gradient(
             self._means("adjacent_loss", self.adjacent.several(number, s.stage2_adjacent_batches))
         )
-        forget = bench.gradient(self._protected(self.forget.several(number, s.stage2_forget_batches)))
-        remote = bench.gradient(self._means("remote_loss", self.remote.several(number, s.stage2_remote_batches)))
-
         if s.stage2_adjacent_batches > 1:
             torch._foreach_div_(adjacent, len(self.logged["adjacent_loss"]))
         torch._foreach_add_(adjacent, self.velocity, alpha=s.momentum)
-        self.velocity = remove_span(adjacent, [forget, remote], ridge=s.ridge)
+        self.velocity = adjacent  # the old one makes room for the two gradients to come
+        forget = bench.gradient(self._protected(self.forget.several(number, s.stage2_forget_batches)))
+        remote = bench.gradient(self._means("remote_loss", self.remote.several(number, s.stage2_remote_batches)))
+        self.velocity = remove_span(adjacent, [forget, remote], ridge=s.ridge, in_place=True)
         bench.move(self.velocity, by=-s.stage2_learning_rate)
         return {name: torch.stack(values).mean() for name, values in self.logged.items()}
 

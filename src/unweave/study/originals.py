@@ -11,7 +11,7 @@ from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
 from unweave.engine import Checkpoints
-from unweave.engine.checkpoint import write_whole
+from unweave.files import write_whole
 from unweave.run import load_weights, remove_folder
 from unweave.study.progress import Progress
 from unweave.study.store import Store

@@ -31,8 +31,13 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree that this package runs from, "+" appended where it was changed."""
-    git, folder = shutil.which("git"), Path(__file__).parent
+    """Return the commit of the source tree that this package runs from, "+" appended where it was changed.
+
+    A copy of the tree without its history says it in the variable ``UNWEAVE_COMMIT``.
+    """
+    if said := os.environ.get("UNWEAVE_COMMIT"):
+        return said
+    git, folder = shutil.which("git"), Path(__file__).parents[1]
     if git is None:
         return None
     try:

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from unweave.engine.checkpoint import write_whole
 from unweave.errors import UsageError
+from unweave.files import write_whole
 from unweave.study.cells import Cell
 from unweave.study.locks import Locks
 

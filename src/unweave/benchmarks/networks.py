@@ -1,0 +1,195 @@
+"""Where a benchmark's network comes from.
+
+One text says it: a folder or Hub name of transformers (``microsoft/resnet-18``), a folder inside the data folder,
+``timm:NAME``, ``torchvision:NAME`` (with the weights that these packages bring), or ``module:function``, a function of
+yours that takes the number of classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unweave.errors import UsageError
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Network:
+    """How a network is made, and where its initial weights come from, in words for the record."""
+
+    make: Callable[[], nn.Module]
+    initialisation: str
+
+
+def image_network(source: str, *, classes: int, data: str | None) -> Network:
+    """Return the image network that a text names, with a new head."""
+    kind, colon, name = source.partition(":")
+    if colon and kind in PACKAGES:
+        return Network(partial(PACKAGES[kind], name, classes), f"pretrained: {name} of {kind}, new head")
+    return _network("AutoModelForImageClassification", source, classes=classes, data=data)
+
+
+def text_network(source: str, *, classes: int, data: str | None) -> Network:
+    """Return the text classifier that a text names, with a new head."""
+    return _network("AutoModelForSequenceClassification", source, classes=classes, data=data)
+
+
+def _network(auto: str, source: str, *, classes: int, data: str | None) -> Network:
+    if is_function(source):
+        return Network(partial(_call, source, classes), f"made by {source}")
+    fingerprint = weights_fingerprint(source, data)
+    weights = f"pretrained: {source}, new head" + (f" (sha256 of the weights: {fingerprint})" if fingerprint else "")
+    return Network(partial(_pretrained, auto, source, classes=classes, data=data), weights)
+
+
+def is_function(source: str) -> bool:
+    """Tell whether a text names a function (``module:function``) rather than a model."""
+    return ":" in source and not Path(source).exists()
+
+
+def resnet18(*, classes: int, small_images: bool = False, width: int = 64, channels: int = 3) -> nn.Module:
+    """Return a ResNet-18 with random weights; for small images without the stem that shrinks them fourfold."""
+    transformers = need("transformers")
+    sizes = [width, 2 * width, 4 * width, 8 * width]
+    config = transformers.ResNetConfig(
+        num_channels=channels,
+        embedding_size=width,
+        hidden_sizes=sizes,
+        depths=[2, 2, 2, 2],
+        layer_type="basic",
+        num_labels=classes,
+    )
+    model: Any = transformers.ResNetForImageClassification(config)
+    if small_images:
+        stem = model.resnet.embedder
+        stem.embedder.convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        stem.pooler = nn.Identity()
+        nn.init.kaiming_normal_(stem.embedder.convolution.weight, mode="fan_out", nonlinearity="relu")
+    return model  # type: ignore[no-any-return]
+
+
+def vision_transformer(
+    *, classes: int, size: int, patch: int, width: int = 192, depth: int = 9, heads: int = 3
+) -> nn.Module:
+    """Return a vision transformer with random weights."""
+    transformers = need("transformers")
+    config = transformers.ViTConfig(
+        image_size=size,
+        patch_size=patch,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        num_labels=classes,
+    )
+    return transformers.ViTForImageClassification(config)  # type: ignore[no-any-return]
+
+
+def find_folder(source: str, data: str | None) -> str:
+    """Return the folder of a pretrained model: as given, or inside the data folder; or else the Hub's name."""
+    if folder := _local_folder(source, data):
+        return str(folder)
+    if "/" in source and not Path(source).is_absolute() and not source.startswith("."):
+        return source
+    raise UsageError(
+        f"The pretrained model {source!r} was found neither as a folder nor inside the data folder "
+        f"({data or 'none given'}). Give --option model= a folder with config.json and model.safetensors, or a name "
+        "of the Hub (OWNER/NAME)."
+    )
+
+
+def weights_fingerprint(source: str, data: str | None) -> str:
+    """Return a short hash of the weights of a model in a folder; empty where there is no such folder."""
+    folder = _local_folder(source, data)
+    digest = hashlib.sha256()
+    files = sorted(folder.glob("*.safetensors")) if folder else []
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16] if files else ""
+
+
+def _local_folder(source: str, data: str | None) -> Path | None:
+    candidates = [Path(source), *([Path(data) / source] if data else [])]
+    return next((folder for folder in candidates if (folder / "config.json").exists()), None)
+
+
+def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn.Module:
+    transformers = need("transformers")
+    folder = find_folder(source, data)
+    with quiet(transformers):
+        try:
+            model = getattr(transformers, auto).from_pretrained(
+                folder, num_labels=classes, dtype=torch.float32, ignore_mismatched_sizes=True, use_safetensors=True
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(f"The model {source!r} cannot be loaded: {error}") from error
+    return model  # type: ignore[no-any-return]
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Keep transformers from telling that the new head is new."""
+    logging = transformers.utils.logging
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def need(module: str) -> Any:
+    """Import an optional package, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise UsageError(f"This model needs the package {package}: pip install {package} ({error}).") from error
+
+
+def _call(source: str, classes: int) -> nn.Module:
+    module, _, function = source.partition(":")
+    try:
+        model = getattr(importlib.import_module(module), function)(classes)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise UsageError(f"The model {source!r} cannot be made: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"{source} returned {type(model).__name__}, but must return a torch nn.Module.")
+    return model
+
+
+def _from_timm(name: str, classes: int) -> nn.Module:
+    timm = need("timm")
+    try:
+        return timm.create_model(name, pretrained=True, num_classes=classes)  # type: ignore[no-any-return]
+    except (RuntimeError, OSError, ValueError) as error:
+        raise UsageError(f"timm has no model {name!r} with weights that can be had here: {error}") from error
+
+
+def _from_torchvision(name: str, classes: int) -> nn.Module:
+    models = need("torchvision.models")
+    try:
+        model: nn.Module = models.get_model(name, weights="DEFAULT")
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"torchvision has no model {name!r} with weights that can be had here: {error}") from error
+    head, linear = [(path, module) for path, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
+    owner, _, attribute = head.rpartition(".")
+    setattr(model.get_submodule(owner), attribute, nn.Linear(linear.in_features, classes))
+    return model
+
+
+PACKAGES: dict[str, Callable[[str, int], nn.Module]] = {"timm": _from_timm, "torchvision": _from_torchvision}

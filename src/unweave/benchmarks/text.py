@@ -1,0 +1,117 @@
+"""Sentences as tensors, and the classifiers that read them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.benchmarks import networks
+from unweave.benchmarks.benchmark import Options
+from unweave.errors import UsageError
+from unweave.settings import setting
+
+LONGEST = 64  # tokens of a sentence; what is longer is cut
+SMALL_WORDS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions(Options):
+    """What can be chosen of a benchmark of sentences."""
+
+    model: str = setting(
+        "minilm", help="A transformers folder (also inside --data) or Hub name (OWNER/NAME), or MODULE:FUNCTION."
+    )
+    tokenizer: str = setting("", help="Whose tokenizer, where it is not the model's own; folder or Hub name.")
+
+
+def encode(texts: Mapping[str, Sequence[str]], options: EncoderOptions, data: str | None) -> dict[str, dict[str, Any]]:
+    """Return the sentences of every part as padded tensors ``input_ids`` and ``attention_mask``.
+
+    All of them have the length of the longest, so that they are tokenised once and stay on the device.
+    """
+    if options.small:
+        return encode_words(texts)
+    source = options.tokenizer or options.model
+    if networks.is_function(source):
+        raise UsageError(
+            f"The model {source!r} brings no tokenizer. Name one: --option tokenizer=FOLDER or OWNER/NAME."
+        )
+    tokenizer = _tokenizer(source, data)
+    found = {}
+    for part, sentences in texts.items():
+        encoded = tokenizer(
+            list(sentences), padding="longest", truncation=True, max_length=LONGEST, return_tensors="pt"
+        )
+        found[part] = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+    return found
+
+
+def _tokenizer(source: str, data: str | None) -> Any:
+    transformers = networks.need("transformers")
+    folder = networks.find_folder(source, data)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The tokenizer of {source!r} cannot be loaded: {error}") from error
+
+
+def encode_words(texts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Tensor]]:
+    """Number the words of the training sentences, so that ``--small`` needs no tokenizer. 0 is padding, 1 unknown.
+
+    >>> encode_words({"train": ["a b", "a"], "test": ["b c a"]})["test"]["input_ids"]
+    tensor([[3, 1, 2]])
+    """
+    counts = Counter(word for sentence in texts["train"] for word in sentence.lower().split())
+    number = {word: place + 2 for place, (word, _) in enumerate(counts.most_common(SMALL_WORDS))}
+    found = {}
+    for part, sentences in texts.items():
+        rows = [[number.get(word, 1) for word in sentence.lower().split()][:LONGEST] or [1] for sentence in sentences]
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        found[part] = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    return found
+
+
+def classifier(options: EncoderOptions, *, classes: int, data: str | None) -> networks.Network:
+    """Return the network that classifies the sentences."""
+    if options.small:
+        return networks.Network(lambda: small_encoder(classes), "random")
+    return networks.text_network(options.model, classes=classes, data=data)
+
+
+def small_encoder(classes: int) -> nn.Module:
+    """Return a tiny encoder over numbered words, with random weights."""
+    transformers = networks.need("transformers")
+    config = transformers.BertConfig(
+        vocab_size=SMALL_WORDS + 2,
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=96,
+        max_position_embeddings=LONGEST,
+        num_labels=classes,
+    )
+    return transformers.BertForSequenceClassification(config)  # type: ignore[no-any-return]
+
+
+def held_out(texts: Sequence[str], groups: Sequence[Any], *, share: float, seed: int) -> np.ndarray:
+    """Choose a share of every group for testing, by a hash of seed and text: the same in any order, on any machine.
+
+    >>> held_out(["a", "b", "c", "d"], [0, 0, 1, 1], share=0.5, seed=0).tolist()
+    [False, True, False, True]
+    """
+    keys = [hashlib.sha256(f"{seed} {text}".encode()).hexdigest() for text in texts]
+    chosen = np.zeros(len(texts), dtype=bool)
+    members: dict[Any, list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    for rows in members.values():
+        chosen[sorted(rows, key=lambda row: keys[row])[: round(share * len(rows))]] = True
+    return chosen

@@ -1,0 +1,159 @@
+"""Where samples wait until a batch needs them: on the device if they fit, else read ahead by worker processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from unweave.errors import UsageError
+from unweave.randomness import own_random_numbers, seed_host
+from unweave.trees import map_tensors, shapes, tensors_of
+
+Read: TypeAlias = Callable[[Tensor], Any]
+Order: TypeAlias = "tuple[Tensor, int | None]"  # positions of a batch; the seed of its random transforms, if it has any
+
+MOST_WORKERS = 4  # for each stream of batches, of which a phase has up to three
+CHUNK = 1024  # samples read at a time onto a shelf
+
+
+class Shelf:
+    """Samples kept on a device under their positions, as they are stored: bytes stay bytes."""
+
+    def __init__(self, read: Read, count: int, device: torch.device, *, whole: Any = None, workers: int = 0) -> None:
+        self.read, self.count, self.device, self.workers = read, count, device, workers
+        self.there = torch.zeros(count, dtype=torch.bool)  # on the host, like the decision what to read
+        self.data: Any = None
+        if whole is not None:  # already tensors: move them as they are
+            self.data = to_device(whole, device)
+            _require_finite(self.data, torch.arange(count))
+            self.there[:] = True
+
+    def add(self, rows: Tensor) -> bool:
+        """Read what is not here yet; tell whether samples have one shape, so that they can be kept."""
+        rows = rows.cpu()
+        new = rows[~self.there[rows]]
+        if len(new) == 0:
+            return True
+        chunks = new.split(CHUNK)
+        read = stream(self.read, ((chunk, None) for chunk in chunks), self.workers, self.device.type == "cuda")
+        for chunk, data in zip(chunks, read, strict=True):
+            if self.data is None:
+                self.data = map_tensors(self._room, data)
+            if shapes(data) != shapes(self.data):
+                return False
+            _require_finite(data, chunk)
+            places = to_device(chunk, self.device)
+            for kept, part in zip(tensors_of(self.data), tensors_of(data), strict=True):
+                kept[places] = to_device(part, self.device)
+            self.there[chunk] = True
+        return True
+
+    def take(self, rows: Tensor) -> Any:
+        """Return the samples at these positions, which must be on the device."""
+        return map_tensors(lambda tensor: tensor[rows], self.data)
+
+    def _room(self, sample: Tensor) -> Tensor:
+        return sample.new_zeros((self.count, *sample.shape[1:]), device=self.device)
+
+
+class _BatchReader(Dataset[Any]):
+    """Reads one batch for an order. The same order gives the same batch in any process."""
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+    def __getitem__(self, order: Order) -> Any:
+        rows, seed = order
+        if seed is None:
+            return self.read(rows)
+        with own_random_numbers():
+            seed_host(seed)
+            return self.read(rows)
+
+
+class _Orders(Sampler[Any]):
+    """Orders as a sampler: without a length, for they may be endless."""
+
+    def __init__(self, orders: Iterable[Order]) -> None:
+        self.orders = orders
+
+    def __iter__(self) -> Iterator[Order]:
+        return iter(self.orders)
+
+
+def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> Iterator[Any]:
+    """Yield a batch for each order; ``workers`` processes read ahead, in pinned memory if the device is a GPU."""
+    if workers == 0:
+        reader = _BatchReader(read)
+        return (reader[order] for order in orders)
+    loader: DataLoader[Any] = DataLoader(
+        _BatchReader(read), batch_size=None, sampler=_Orders(orders), num_workers=workers, pin_memory=pinned
+    )
+    return iter(loader)
+
+
+class Ahead:
+    """Batches by number, read ahead as long as they are asked for one after the other."""
+
+    def __init__(self, order: Callable[[int], Order], read: Callable[[Iterable[Order]], Iterator[Any]]) -> None:
+        self.order, self.read = order, read
+        self._next = -1
+        self._stream: Iterator[Any] = iter(())
+
+    def __getitem__(self, number: int) -> Any:
+        if number != self._next:
+            self._stream = self.read(self._orders(number))
+        self._next = number + 1
+        return next(self._stream)
+
+    def _orders(self, number: int) -> Iterator[Order]:
+        while True:
+            yield self.order(number)
+            number += 1
+
+
+def worker_count(device: torch.device, dataset: Any) -> int:
+    """Return how many processes should read a data set: some beside a GPU, none where the CPU computes itself."""
+    if device.type != "cuda" or not _travels(dataset):
+        return 0
+    return min(MOST_WORKERS, (os.cpu_count() or 1) - 1)
+
+
+def _travels(dataset: Any) -> bool:
+    """Tell whether a data set can be given to another process, however that is started."""
+    if torch.multiprocessing.get_start_method() == "fork":
+        return True
+    try:
+        pickle.dumps(dataset)
+    except Exception:  # whatever a data set's own pickling raises
+        return False
+    return True
+
+
+def to_device(data: Any, device: torch.device) -> Any:
+    """Copy every tensor of a batch to a device without waiting for what the device is doing."""
+
+    def copy(tensor: Tensor) -> Tensor:
+        if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
+            tensor = tensor.pin_memory()
+        return tensor.to(device, non_blocking=True)
+
+    return map_tensors(copy, data)
+
+
+def _require_finite(data: Any, rows: Tensor) -> None:
+    for tensor in tensors_of(data):
+        if tensor.is_floating_point():
+            bad = ~tensor.reshape(len(tensor), -1).isfinite().all(dim=1)
+            if bad.any():
+                first = int(rows[int(bad.nonzero()[0])])
+                raise UsageError(
+                    f"{int(bad.sum())} samples hold NaN or infinite values (first: sample {first}). "
+                    "Repair or leave them out before unlearning."
+                )

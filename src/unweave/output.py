@@ -1,0 +1,189 @@
+"""The folder of one run, and the weights in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from unweave.engine import Checkpoints
+from unweave.errors import RunError, UsageError
+from unweave.files import (
+    Lock,
+    inside,
+    read_json,
+    read_tensors,
+    refuse_pickled,
+    require_shapes,
+    sync_folder,
+    tensor_shapes,
+    write_whole,
+)
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+LAST_GOOD = "last-good.safetensors"
+MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
+
+
+def unfinished(target: Path) -> Path:
+    """Return where the work on a folder happens until it is done."""
+    return target.with_name(target.name + ".unfinished")
+
+
+def refuse_existing(target: Path) -> None:
+    """Refuse to write where something is already."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} already exists and is not empty. Choose another --out, or remove it.")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of ours, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class OutputFolder:
+    """The folder of one run. Work happens beside it, in ``NAME.unfinished``; at the end it is renamed.
+
+    One process at a time works in it.
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        config: Mapping[str, Any],
+        *,
+        resume: bool,
+        checkpoint_seconds: float,
+        checkpoint_steps: int | None,
+    ) -> None:
+        self.target, self.config = target, config
+        self.work = unfinished(target)
+        self.checkpoints = Checkpoints(
+            self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
+        )
+        try:
+            if not resume:
+                self.work.mkdir(parents=True)
+            self.lock = Lock(self.work / "lock")
+            try:
+                if resume:
+                    self._check_same()
+                self._write("config.json", json.dumps(config, indent=2) + "\n")
+            except BaseException:
+                self.lock.release()
+                raise
+            (self.work / LAST_GOOD).unlink(missing_ok=True)
+        except FileExistsError:
+            raise UsageError(f"{self.work} holds an unfinished run. Resume it or choose another --out.") from None
+        except OSError as error:
+            if not resume:
+                remove_folder(self.work)
+            raise RunError(f"The output folder {target} cannot be written: {error}") from error
+
+    def _check_same(self) -> None:
+        path = self.work / "config.json"
+        if not path.exists() and self.checkpoints.newest_file() is None:
+            return  # stopped before it had written anything
+        try:
+            before = read_json(path)
+            if not isinstance(before, dict):
+                raise UsageError(f"{path} is no configuration.")
+        except UsageError as error:
+            raise UsageError(f"{error} Remove the folder {self.work}.") from error
+        now = json.loads(json.dumps(self.config))
+        changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key) and key not in MAY_CHANGE)
+        if changed:
+            raise UsageError(
+                f"The unfinished run at {self.work} was begun with another {', '.join(changed)}. "
+                "Resume with the values that began it, or remove the folder."
+            )
+
+    def _write(self, name: str, content: str) -> None:
+        write_whole(self.work / name, content.encode())
+
+    def abandon(self, good: Mapping[str, Tensor] | None = None) -> Path | None:
+        """Leave nothing behind that could not be resumed or used; return where the last good weights are, if they are.
+
+        ``good`` are weights that the guard found good last; otherwise the newest checkpoint has to do.
+        """
+        kept = self.checkpoints.newest_file()
+        try:
+            if good is not None:
+                write_whole(self.work / LAST_GOOD, to_bytes(good))
+                kept = self.work / LAST_GOOD
+        except OSError:
+            pass  # the checkpoint is still there, if there is one
+        self.lock.release()
+        if kept is None and not (self.work / WEIGHTS).exists():
+            remove_folder(self.work)
+        return kept
+
+    def finish(self, weights: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
+        """Write the results, then let the folder appear under its name."""
+        try:
+            write_whole(self.work / WEIGHTS, to_bytes(weights))
+            for name, text in texts.items():
+                self._write(name, text)
+            sync_folder(self.work)
+            refuse_existing(self.target)
+            if self.target.exists():
+                self.target.rmdir()  # an empty folder that the user made
+            self.lock.release()
+            self.work.rename(self.target)
+            sync_folder(self.target.parent)
+            Checkpoints(self.target / "checkpoints").prune()
+        except OSError as error:
+            raise RunError(f"The results cannot be written to {self.target}: {error}") from error
+
+
+def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the content of a safetensors file. Tied weights get their own memory, as it demands."""
+    content: bytes = safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    )
+    return content
+
+
+def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+    """Load weights into a model of the same architecture: a safetensors file, or a folder that holds one.
+
+    A folder may also hold several, with the index that Hugging Face models have. Names and shapes are compared before
+    anything is read.
+    """
+    given = Path(path)
+    files = _files(given)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        found |= tensor_shapes(file)
+    require_shapes(given, found, wanted)
+    tensors: dict[str, torch.Tensor] = {}
+    for file in files:
+        tensors |= read_tensors(file)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UsageError(f"{given} does not fit the model: {error}") from error
+    return model
+
+
+def _files(given: Path) -> list[Path]:
+    """Return the safetensors files behind a path."""
+    if not given.is_dir():
+        return [given]
+    if (given / WEIGHTS).exists() or not (given / INDEX).exists():
+        for pickled in () if (given / WEIGHTS).exists() else given.iterdir():
+            refuse_pickled(pickled)
+        return [given / WEIGHTS]
+    index = read_json(given / INDEX)
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(names, dict) or not names:
+        raise UsageError(f"{given / INDEX} has no weight_map.")
+    return [inside(given, name) for name in dict.fromkeys(map(str, names.values()))]

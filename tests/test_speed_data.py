@@ -1,0 +1,124 @@
+"""Data on the device, on the host, read ahead by processes: the same batches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from tests.conftest import same, weights
+from unweave import Split, UsageError, evaluate, unlearn
+from unweave.data import Samples
+from unweave.engine import Batches
+
+CPU = torch.device("cpu")
+FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
+
+
+class Images(Dataset):
+    """Bytes, some of them with noise that each reading draws anew."""
+
+    def __init__(self, *, noisy=False, named=False):
+        generator = torch.Generator().manual_seed(1)
+        self.images = torch.randint(0, 255, (40, 3, 4, 4), generator=generator, dtype=torch.uint8)
+        self.noisy, self.named = noisy, named
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, row):
+        image = self.images[row]
+        if self.noisy:
+            image = image + torch.randint(0, 9, image.shape, dtype=torch.uint8)
+        return {"pixels": image, "labels": row % 3} if self.named else (image, row % 3)
+
+
+class Pixels(nn.Module):
+    """A model that takes bytes, and prepares them itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(48, 3)
+
+    def forward(self, pixels):
+        return self.layer(pixels.flatten(1).float() / 255)
+
+
+def split_of(dataset, *, keep_data="auto", workers=None):
+    split = Split(dataset, forget=range(6), adjacent=range(6, 14), remote=range(14, 40))
+    split.samples.keep_data, split.samples.workers = keep_data, workers
+    return split
+
+
+def columns(dataset):
+    return {"pixels": dataset.images, "labels": torch.arange(len(dataset)) % 3}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(("keep_data", "workers"), [("host", 0), ("host", 2), ("device", 2)])
+def test_where_data_waits_makes_no_difference(named, keep_data, workers):
+    model = Pixels()
+    kept = split_of(Images(named=named))
+    other = split_of(Images(named=named), keep_data=keep_data, workers=workers)
+    first, second = (unlearn(model, split, device="cpu", **FAST) for split in (kept, other))
+    assert kept.samples.kept(CPU)
+    assert other.samples.kept(CPU) == (keep_data == "device")
+    assert same(weights(first.model), weights(second.model))
+    scores = [evaluate(second.model, split, device="cpu")["train"]["remote"]["loss"] for split in (kept, other)]
+    assert scores[0] == scores[1]
+
+
+def test_tensors_that_do_not_fit_are_indexed_on_the_host():
+    model = Pixels()
+    runs = [
+        unlearn(model, split_of(columns(Images()), keep_data=keep), device="cpu", **FAST).model
+        for keep in ("device", "host")
+    ]
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
+@pytest.mark.parametrize("method", ["two-stage", "ft"])
+def test_random_transforms_depend_on_the_seed_not_on_who_reads(method):
+    settings = FAST if method == "two-stage" else {"learning_rate": 1e-2, "epochs": 2, "batch_size": 8}
+    model = Pixels()
+
+    def run(workers, seed):
+        split = split_of(Images(noisy=True), workers=workers)
+        return weights(unlearn(model, split, method=method, device="cpu", seed=seed, **settings).model)
+
+    assert same(run(0, seed=1), run(2, seed=1))
+    assert not same(run(0, seed=1), run(0, seed=2))
+
+
+def test_random_transforms_differ_from_pass_to_pass():
+    split = split_of(Images(noisy=True))
+    batches = Batches(split.samples, split.rows("forget"), size=6, seed=0, device=CPU)
+    first, second = (batches[number] for number in (0, 1))
+    assert not torch.equal(first.data[0][first.rows.argsort()], second.data[0][second.rows.argsort()])
+    again = Batches(split.samples, split.rows("forget"), size=6, seed=0, device=CPU)[1]
+    assert torch.equal(again.data[0], second.data[0])
+
+
+def test_bytes_stay_bytes_on_the_shelf():
+    samples = Samples(Images())
+    samples.keep(torch.arange(0, 40, 2), CPU)
+    batch = samples.batch(torch.tensor([4, 2]), CPU)
+    assert batch.data[0].dtype == torch.uint8
+    assert torch.equal(batch.data[0], samples.dataset.images[[4, 2]])
+    samples.keep(torch.arange(40), CPU)
+    assert torch.equal(samples.batch(torch.arange(40), CPU).data[0], samples.dataset.images)
+
+
+def test_a_wrong_place_is_refused():
+    with pytest.raises(UsageError, match="keep_data"):
+        unlearn(Pixels(), split_of(Images(), keep_data="disk"), device="cpu")
+
+
+def test_a_bad_sample_is_named_by_whichever_process_reads_it():
+    class Broken(Images):
+        def __getitem__(self, row):
+            return (torch.tensor(torch.nan) if row == 33 else torch.zeros(())).repeat(48), row % 3
+
+    with pytest.raises(UsageError, match="first: sample 33"):
+        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), device="cpu")
