@@ -29,6 +29,7 @@ from unweave.methods import Method, find_method
 from unweave.output import OutputFolder, load_weights, refuse_existing, remove_folder, unfinished
 from unweave.settings import Settings
 from unweave.split import Split
+from unweave.tracking import Tracking, check_trackers
 
 __all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
 
@@ -68,6 +69,8 @@ def unlearn(
     judge: Split | None = None,
     look: Look | None = None,
     stop: Callable[[], bool] | None = None,
+    track: Sequence[str] = (),
+    track_folder: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -85,7 +88,8 @@ def unlearn(
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
     for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
-    can be resumed.
+    can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the history
+    under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output folder).
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -96,6 +100,7 @@ def unlearn(
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
     chosen.check(split)
+    check_trackers(track)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -126,7 +131,9 @@ def unlearn(
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
+    tell = None
     try:
+        tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,
             phases,
@@ -135,6 +142,7 @@ def unlearn(
             progress=ProgressLine(show=progress, title=chosen.name),
             watch=Watcher(watch, judge, test) if watch else None,
             stop=stop,
+            tell=tell,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
@@ -151,7 +159,23 @@ def unlearn(
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             raise RunError(f"{error} The last good weights are in {kept}.") from error
         raise
+    finally:
+        if tell:
+            tell.close()
     return result
+
+
+def _tracking(
+    track: Sequence[str],
+    folder: str | os.PathLike[str] | None,
+    out: str | os.PathLike[str] | None,
+    config: Mapping[str, Any],
+) -> Tracking | None:
+    if not track:
+        return None
+    place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
+    name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
+    return Tracking(track, name=name, folder=place, config=config)
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:

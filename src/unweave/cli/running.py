@@ -17,16 +17,20 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    Track,
     app,
     benchmark_of,
     out_console,
     pairs,
     say,
+    words,
 )
 from unweave.demo import MARK, run_demo
+from unweave.evaluation import Watch
 from unweave.methods import find_method
 from unweave.report import accuracy_table
 from unweave.run import check_request, refuse_existing, unlearn
+from unweave.tracking import check_trackers
 
 
 @app.command()
@@ -73,6 +77,8 @@ def run(
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
+    track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +86,7 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_trackers(words(track))
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
     fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
@@ -97,6 +104,8 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
+        watch=Watch() if watch else None,
+        track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **fast,  # type: ignore[arg-type]
         **values,

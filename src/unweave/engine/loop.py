@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
-from unweave.engine.history import History
+from unweave.engine.history import History, Tell
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Cost, Workbench
@@ -29,16 +29,18 @@ def run_phases(
     progress: ProgressLine | None = None,
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
+    tell: Tell | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
-    to leave: then a checkpoint is written, and `Stopped` raised.
+    to leave: then a checkpoint is written, and `Stopped` raised. ``tell`` gets the rows of the history as they are
+    read: at checkpoints, when progress is shown, and at the end of a phase.
     """
     done = checkpoints.newest() if checkpoints and resume else None
-    history = History(list(done.extra["history"]) if done else None)
+    history = History(list(done.extra["history"]) if done else None, tell=tell)
     if done:
         _restore(bench, phases, done)
     with own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
