@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 from torch import nn
+from unweave.study.provenance import provenance
 
 from unweave import RunError, Split, evaluate, unlearn
 from unweave.benchmarks import Benchmark, Task, find_benchmark
 from unweave.data import pick_device
 from unweave.methods import find_method
 from unweave.split import SUBSETS
-from unweave.study.provenance import provenance
 
 SEED, HELD_OUT = 100, 0.2
 COLUMNS = ("method", "settings", "score", *SUBSETS, "seconds", "error")

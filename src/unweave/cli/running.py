@@ -17,20 +17,24 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    Track,
     app,
     benchmark_of,
     out_console,
     pairs,
     say,
+    words,
 )
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
+from unweave.evaluation import Watch
 from unweave.methods import find_method
 from unweave.record import Request
 from unweave.report import accuracy_table
 from unweave.run import check_request, refuse_existing, unlearn
+from unweave.tracking import check_trackers
 
 
 @app.command()
@@ -94,6 +98,8 @@ def run(
     request: Annotated[str, typer.Option(help="Who or what is to be forgotten, in words, for the record.")] = "",
     key: Annotated[Path | None, typer.Option(help="Private key that signs the record (unweave record keygen).")] = None,
     previous: Annotated[Path | None, typer.Option(help="The record of the request before, continued here.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
+    track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,6 +107,7 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_trackers(words(track))
     asked = None
     if request_id is not None:
         asked = Request(id=request_id, text=request, key=key, previous=previous)
@@ -130,6 +137,8 @@ def run(
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
+        watch=Watch() if watch else None,
+        track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **fast,  # type: ignore[arg-type]
         **values,
