@@ -80,7 +80,7 @@ SETTINGS: MethodSettings = {
         "default": {
             "learning_rate": 3e-3,
             "epochs": 12,
-            "adjacent_batch": 64,
+            "batch_size": 64,
             "remote_batch": 256,
             "remote_batches": 2,
         }

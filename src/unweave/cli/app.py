@@ -36,6 +36,9 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
 ]
+Track = Annotated[
+    str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
+]
 Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
 
 

@@ -37,6 +37,7 @@ from unweave.record import (
     read_record,
     require_record,
 )
+from unweave.split import Split
 
 record_app = typer.Typer(
     help="Show and check deletion records; prove that a sample was in one.",
@@ -120,13 +121,21 @@ def verify(
         subject = load_subject(
             model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
         )
-        checks.append(check_split(record, subject.train))
-        beside = proofs or _file(file).parent / PROOFS
-        if (proofs or beside.exists()) and record["forget"]["content"] == "tensors":
-            checks.append(check_forget(record, subject.train, read_proofs(beside)))
+        checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
         if recompute:
             checks.append(check_scores(record, examine(subject, device=device, say=say)))
     _print_checks(checks, as_json)
+
+
+def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
+    """Check the split and the forget samples, which only the holder of the private salts can."""
+    if not proofs.exists():
+        return [Check(name, None, f"needs {PROOFS} (--proofs)") for name in ("split", "forget samples")]
+    private = read_proofs(proofs)
+    found = [check_split(record, train, private)]
+    if record["forget"]["content"] != "tensors":
+        return [*found, Check("forget samples", None, "their content is not that of tensors: check it in Python")]
+    return [*found, check_forget(record, train, private)]
 
 
 def _check_weights(name: str, path: Path, check: Any) -> Check:
@@ -139,13 +148,14 @@ def _check_weights(name: str, path: Path, check: Any) -> Check:
 
 
 def _print_checks(checks: list[Check], as_json: bool) -> None:
-    broken = [check for check in checks if not check.holds]
+    broken = [check for check in checks if check.holds is False]
+    marks = {True: "ok  ", False: "FAIL", None: "–   "}
     if as_json:
         rows = [{"name": check.name, "holds": check.holds, "words": check.words} for check in checks]
         typer.echo(json.dumps({"holds": not broken, "checks": rows}))
     else:
         for check in checks:
-            typer.echo(printable(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.words}"))
+            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
     if broken:
         raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words}."))
 

@@ -17,20 +17,24 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    Track,
     app,
     benchmark_of,
     out_console,
     pairs,
     say,
+    words,
 )
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
+from unweave.evaluation import Watch
 from unweave.methods import find_method
 from unweave.record import Request
 from unweave.report import accuracy_table
 from unweave.run import check_request, refuse_existing, unlearn
+from unweave.tracking import check_trackers
 
 
 @app.command()
@@ -74,6 +78,12 @@ def run(
     compile_: Annotated[
         str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
     ] = "auto",
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Most samples to differentiate at once; same results, less memory.")
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Most memory to take of the GPU, such as 8GB; batches are cut to fit.")
+    ] = None,
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
@@ -88,6 +98,8 @@ def run(
     request: Annotated[str, typer.Option(help="Who or what is to be forgotten, in words, for the record.")] = "",
     key: Annotated[Path | None, typer.Option(help="Private key that signs the record (unweave record keygen).")] = None,
     previous: Annotated[Path | None, typer.Option(help="The record of the request before, continued here.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
+    track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,6 +107,7 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_trackers(words(track))
     asked = None
     if request_id is not None:
         asked = Request(id=request_id, text=request, key=key, previous=previous)
@@ -118,10 +131,14 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         limits=guard,
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
+        watch=Watch() if watch else None,
+        track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **fast,  # type: ignore[arg-type]
         **values,

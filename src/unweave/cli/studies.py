@@ -17,6 +17,7 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    Track,
     app,
     chosen_options,
     err_console,
@@ -66,6 +67,7 @@ def study(
         ),
     ] = "classes",
     watch: Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")] = False,
+    track: Track = "",
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint.")
@@ -92,6 +94,7 @@ def study(
         "presets": presets,
         "keep": keep_models,
         "time_limit": time_limit,
+        "track": words(track),
         "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
     }
     try:

@@ -4,6 +4,7 @@
 '2031-17'
 """
 
+from unweave.record import merkle
 from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
 from unweave.record.proofs import digest_of_file, is_included, prove, read_proof, read_proofs
 from unweave.record.record import NAME, PROOFS, Request, make_record, now, read_record
@@ -45,6 +46,7 @@ __all__ = [
     "is_included",
     "load_public",
     "make_record",
+    "merkle",
     "now",
     "printable",
     "prove",

@@ -17,6 +17,7 @@ PROOFS = {
     "format": "a text",
     "version": "a whole number",
     "root": "a text",
+    "split_salt": "a text",
     "samples": [{"row": "a whole number", "salt": "a text", "leaf": "a text"}],
 }
 PROOF = {

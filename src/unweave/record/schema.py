@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unweave.errors import UsageError
+from unweave.files import canonical
 
 FORMAT = {"format": "unweave-record", "version": 1}
 
@@ -64,6 +65,10 @@ def require_record(content: Any, where: str) -> dict[str, Any]:
     if content.get("version") != FORMAT["version"]:
         raise UsageError(f"{where} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
     require(content, SCHEMA, where)
+    try:
+        canonical(content)
+    except ValueError as error:
+        raise UsageError(f"{where} holds what cannot be hashed: {error}") from error
     return content
 
 

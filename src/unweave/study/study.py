@@ -24,6 +24,7 @@ from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.study.originals import NotYet, Originals
 from unweave.study.progress import Progress
 from unweave.study.store import Store, describe
+from unweave.tracking import check_trackers
 
 Keep = Literal["all", "originals", "none"]
 PATIENCE = 0.3  # seconds between two looks at what other processes are doing
@@ -38,6 +39,7 @@ def run_study(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: Keep = "all",
     time_limit: float | None = None,
+    track: Sequence[str] = (),
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
@@ -45,12 +47,13 @@ def run_study(
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
     process died is resumed from its checkpoint by the next start. ``presets`` are noted in the folder, for the report.
     ``keep`` says whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and
-    the one at work is left at a checkpoint. ``progress`` makes what shows how far it is.
+    the one at work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``progress`` makes
+    what shows how far it is.
     """
-    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep)
+    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep, track=track)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, progress=shown)
+    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, track=track, progress=shown)
     with work.progress:
         work.run()
     end_study(store)
@@ -65,8 +68,10 @@ def begin_study(
     device: str | None,
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
+    track: Sequence[str],
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
+    check_trackers(track)
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     store = Store.create(out, benchmark.name, options=benchmark.options)
@@ -96,10 +101,11 @@ class Work:
         keep: str = "all",
         deadline: float | None = None,
         since: float | None = None,
+        track: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.device = benchmark, in_running_order(cells), store, device
-        self.keep, self.deadline = keep, deadline
+        self.keep, self.deadline, self.track = keep, deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
         self.progress = progress or Progress(store, cells)
         self.task = cache(self._task)
@@ -174,6 +180,8 @@ class Work:
                 look=self.look(),
                 stop=self.is_over,
                 limits=None,  # a comparison shows a collapse; it does not stop at one
+                track=self.track,
+                track_folder=self.store.folder / "tracking",
                 about={
                     **self.benchmark.about(),
                     "unweave": __version__,

@@ -35,6 +35,7 @@ def run_workers(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: str = "all",
     time_limit: float | None = None,
+    track: Sequence[str] = (),
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Do what `run_study` does, with several processes that share the machine.
@@ -45,7 +46,7 @@ def run_workers(
     """
     if workers < 1:
         raise UsageError(f"A study needs at least one worker, not {workers}.")
-    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep)
+    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep, track=track)
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
     context = multiprocessing.get_context("spawn")
@@ -58,6 +59,7 @@ def run_workers(
                 "keep": keep,
                 "time_limit": time_limit,
                 "since": since,
+                "track": list(track),
                 "device": _device(device, number),
                 "threads": threads,
             },
@@ -127,6 +129,7 @@ def _work(
     keep: str,
     time_limit: float | None,
     since: float,
+    track: Sequence[str],
     threads: int,
 ) -> None:
     """Be a worker: what a worker process runs."""
@@ -135,7 +138,7 @@ def _work(
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
     try:
         store = Store.open(out)
-        work = Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since)
+        work = Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since, track=track)
         work.run()
     except KeyboardInterrupt:
         os._exit(128 + signal.SIGINT)  # whoever pressed the keys knows why
