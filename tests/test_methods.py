@@ -162,7 +162,7 @@ def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split
     method = METHODS[name]
     for subset in ("forget", "adjacent", "remote"):
         guarded = Split(Forbidden(data, split[subset]), split.forget, split.adjacent, split.remote)
-        arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), **quick(name)}
+        arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), "limits": None, **quick(name)}
         if subset in method.needs:
             with pytest.raises(AssertionError, match="was read"):
                 unlearn(model, guarded, method=name, **arguments)

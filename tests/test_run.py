@@ -148,7 +148,7 @@ def test_tied_weights_are_saved(split, tmp_path):
         def forward(self, inputs):
             return self.head(self.second(self.first(inputs)))
 
-    result = unlearn(Tied(), split, method="ga", learning_rate=0.1, out=tmp_path / "run", device="cpu")
+    result = unlearn(Tied(), split, method="ga", learning_rate=0.1, out=tmp_path / "run", device="cpu", limits=None)
     loaded = load_weights(Tied(), tmp_path / "run")
     assert torch.equal(loaded.first.weight, result.model.first.weight)
     assert loaded.first.weight is loaded.second.weight

@@ -15,8 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import numpy as np
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from unweave.errors import UsageError
@@ -153,6 +155,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except (OSError, safetensors.SafetensorError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     return tensors
+
+
+def read_array(path: Path) -> Tensor:
+    """Read a NumPy file that needs no unpickling. It is mapped: what it only claims to hold is never allocated."""
+    try:
+        require_plain(path)
+        return torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
+    except (OSError, ValueError, TypeError, EOFError, SyntaxError, OverflowError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path} cannot be read as a NumPy array: {error}") from error
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from unweave.engine import Checkpoints
 from unweave.errors import RunError, UsageError
+from unweave.evaluation import BeforeStage2
 from unweave.files import (
     Lock,
     inside,
@@ -28,7 +30,7 @@ from unweave.files import (
 )
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-LAST_GOOD = "last-good.safetensors"
+LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
 MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
 
 
@@ -80,6 +82,8 @@ class OutputFolder:
                 self.lock.release()
                 raise
             (self.work / LAST_GOOD).unlink(missing_ok=True)
+            if not (self.work / BEGUN).exists():
+                self._write(BEGUN, datetime.now(UTC).isoformat(timespec="seconds"))
         except FileExistsError:
             raise UsageError(f"{self.work} holds an unfinished run. Resume it or choose another --out.") from None
         except OSError as error:
@@ -105,6 +109,11 @@ class OutputFolder:
                 "Resume with the values that began it, or remove the folder."
             )
 
+    @property
+    def begun(self) -> str:
+        """When the run began, in UTC; a resumed run began when it was first started."""
+        return (self.work / BEGUN).read_text()
+
     def _write(self, name: str, content: str) -> None:
         write_whole(self.work / name, content.encode())
 
@@ -125,12 +134,17 @@ class OutputFolder:
             remove_folder(self.work)
         return kept
 
-    def finish(self, weights: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
-        """Write the results, then let the folder appear under its name."""
+    def finish(
+        self, weights: Mapping[str, Tensor], texts: Mapping[str, str], *, private: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the results, then let the folder appear under its name. ``private`` files are for its owner only."""
         try:
             write_whole(self.work / WEIGHTS, to_bytes(weights))
             for name, text in texts.items():
                 self._write(name, text)
+            for name, text in (private or {}).items():
+                write_whole(self.work / name, text.encode(), private=True)
+            (self.work / BEGUN).unlink()
             sync_folder(self.work)
             refuse_existing(self.target)
             if self.target.exists():
@@ -141,6 +155,23 @@ class OutputFolder:
             Checkpoints(self.target / "checkpoints").prune()
         except OSError as error:
             raise RunError(f"The results cannot be written to {self.target}: {error}") from error
+
+
+def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) -> BeforeStage2 | None:
+    """Return what a two-stage run kept of the weights between its stages, in a model of the same architecture.
+
+    None where the run was another method's, or its folder no longer has them. The model given is filled.
+    """
+    file = folder / "checkpoints" / "01-00000000.safetensors"
+    alpha, sign = settings.get("alpha"), settings.get("mean_sign")
+    if not isinstance(alpha, int | float) or sign not in (-1, 1) or not file.exists():
+        return None
+    tensors = {k.removeprefix("model."): t for k, t in read_tensors(file).items() if k.startswith("model.")}
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UsageError(f"{file} does not fit the model: {error}") from error
+    return BeforeStage2(model, alpha=float(alpha), mean_sign=sign)
 
 
 def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:

@@ -15,7 +15,17 @@ from rich.progress import Progress
 from torch import nn
 
 from unweave.data import pick_device
-from unweave.engine import Checkpoints, Cost, History, Phase, Workbench, run_phases
+from unweave.engine import (
+    Checkpoints,
+    CollapseError,
+    Cost,
+    Guard,
+    History,
+    Limits,
+    Phase,
+    Workbench,
+    run_phases,
+)
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
@@ -26,7 +36,15 @@ from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
-from unweave.output import OutputFolder, load_weights, refuse_existing, remove_folder, unfinished
+from unweave.output import (
+    OutputFolder,
+    between_stages,
+    load_weights,
+    refuse_existing,
+    remove_folder,
+    unfinished,
+)
+from unweave.record import NAME, PROOFS, Request, make_record
 from unweave.settings import Settings
 from unweave.split import Split
 from unweave.tracking import Tracking, check_trackers
@@ -34,9 +52,15 @@ from unweave.tracking import Tracking, check_trackers
 __all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
 
 
+LIMITS = Limits()
+
+
 @dataclass(frozen=True)
 class Result:
-    """What a run gave: the unlearned model, everything that was logged, and what it cost."""
+    """What a run gave: the unlearned model, everything that was logged, and what it cost.
+
+    ``checks`` is what the guard saw: losses and accuracies of held samples, by phase and step.
+    """
 
     model: nn.Module
     history: History
@@ -44,6 +68,7 @@ class Result:
     method: str
     settings: Settings
     scores: Scores | None = None  # where an output folder was asked for
+    checks: tuple[Mapping[str, Any], ...] = ()
 
 
 def unlearn(
@@ -61,7 +86,11 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
+    micro_batch: int | None = None,
+    max_memory: int | str | None = None,
     progress: bool | Progress | None = None,
+    limits: Limits | Mapping[str, Any] | None = LIMITS,
+    request: Request | Mapping[str, Any] | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -80,10 +109,15 @@ def unlearn(
     it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``, from a checkpoint that
     is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
-    configuration on record.
+    configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
+    `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
+    also has a deletion record.
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
+    taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
+    A device whose memory runs out does the same by itself. Not in training mode of normalisation.
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
@@ -101,6 +135,11 @@ def unlearn(
     configured = chosen.configure(settings, profile=profile)
     chosen.check(split)
     check_trackers(track)
+    limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
+    if isinstance(request, Mapping):
+        request = Request(**request)
+    if request is not None:
+        request.check(model, out)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -110,8 +149,10 @@ def unlearn(
         "precision": resolve_precision(precision, where),
         "compile": compile,
         "split": split.hash,
+        "limits": limits.to_dict() if limits else None,
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
         **({"watch": asdict(watch)} if watch else {}),
+        **({"request": request.id} if request else {}),
         **(about or {}),
     }
     judge = judge or split
@@ -124,6 +165,8 @@ def unlearn(
         seed=seed,
         precision=precision,
         compile=compile,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         initial=initial,
     )
     folder = None
@@ -133,6 +176,7 @@ def unlearn(
         )
     tell = None
     try:
+        guard = Guard(bench, limits) if limits else None
         tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,
@@ -142,22 +186,52 @@ def unlearn(
             progress=ProgressLine(show=progress, title=chosen.name),
             watch=Watcher(watch, judge, test) if watch else None,
             stop=stop,
+            guard=guard,
             tell=tell,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        scores = None
+        between, scores = None, None
+        if folder and request:
+            between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
         if folder:
-            scores = evaluate(bench.model, judge, test, original=model, look=look, device=where, precision=precision)
+            scores = evaluate(
+                bench.model,
+                judge,
+                test,
+                original=model,
+                before_stage2=between,
+                look=look,
+                device=where,
+                precision=precision,
+            )
         home = next(model.parameters()).device
-        result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores)
-        if folder:
+        checks = tuple(guard.checks) if guard else ()
+        result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
+        if folder and scores:
             stages = _between(folder.checkpoints, phases, model, judge, where, precision)
-            folder.finish(result.model.state_dict(), _files(result, stages))
+            files = _files(result, stages)
+            private: dict[str, str] = {}
+            if request:
+                record, proofs = make_record(
+                    request,
+                    config=config,
+                    before=model,
+                    after=result.model,
+                    split=split,
+                    scores=scores,
+                    cost=bench.cost,
+                    begun=folder.begun,
+                    device=where,
+                    before_stage2=between,
+                )
+                files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
+            folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
-        kept = folder.abandon() if folder else None
+        good = error.good if isinstance(error, CollapseError) else None
+        kept = folder.abandon(good.weights if good else None) if folder else None
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
-            raise RunError(f"{error} The last good weights are in {kept}.") from error
+            error.args = (f"{error} The last good weights are in {kept}.",)
         raise
     finally:
         if tell:
@@ -180,9 +254,11 @@ def _tracking(
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
     """Return the text files of a run's folder."""
-    scores = result.scores.to_dict() if result.scores else {}
-    content = {**scores, **({"stages": stages} if stages else {}), "cost": result.cost.to_dict()}
-    return {"history.jsonl": result.history.to_jsonl(), "scores.json": json.dumps(content, indent=2) + "\n"}
+    scores = (result.scores.to_dict() if result.scores else {}) | ({"stages": stages} if stages else {})
+    return {
+        "history.jsonl": result.history.to_jsonl(),
+        "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
+    }
 
 
 def _between(
@@ -201,6 +277,10 @@ def _between(
         predictions = predict(between, split.samples, split.rows("forget"), device=device, precision=precision)
         found[phases[number].name] = accuracy_and_losses(predictions)
     return found
+
+
+def _indented(content: Any) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 def check_request(

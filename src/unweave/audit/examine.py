@@ -85,5 +85,13 @@ def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
     settings = benchmark.settings_for(find_method("retrain"), None)
     initial = benchmark.initial(seed)
     return unlearn(
-        initial, subject.train, "retrain", seed=seed, initial=lambda: initial, device=device, progress=False, **settings
+        initial,
+        subject.train,
+        "retrain",
+        seed=seed,
+        initial=lambda: initial,
+        device=device,
+        progress=False,
+        limits=None,
+        **settings,
     ).model

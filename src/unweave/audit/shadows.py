@@ -168,6 +168,7 @@ def _shadow(
         initial=lambda: benchmark.initial(own),
         device=device,
         progress=False,
+        limits=None,  # what happened to the examined model may happen to its shadows
         **subject.settings,
     ).model
 

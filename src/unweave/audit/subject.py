@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 from torch import nn
 
 from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
 from unweave.methods import find_method
-from unweave.run import load_weights
+from unweave.output import between_stages, load_weights
 from unweave.split import Split
 
 
@@ -81,7 +80,7 @@ def load_subject(
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=_before_stage2(path, chosen, config),
+        before_stage2=between_stages(path, chosen.model(), settings) if config else None,
     )
 
 
@@ -94,18 +93,6 @@ def _config(path: Path | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no folder of a run: its config.json cannot be read ({error}).") from error
     return content if isinstance(content, dict) else {}
-
-
-def _before_stage2(path: Path, benchmark: Benchmark, config: Mapping[str, Any]) -> BeforeStage2 | None:
-    """Take the weights between the stages from the checkpoint that a two-stage run keeps."""
-    file = path / "checkpoints" / "01-00000000.safetensors"
-    settings = config.get("settings", {})
-    if "alpha" not in settings or "mean_sign" not in settings or not file.exists():
-        return None
-    tensors = safetensors.torch.load_file(file)
-    model = benchmark.model()
-    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
-    return BeforeStage2(model, alpha=settings["alpha"], mean_sign=settings["mean_sign"])
 
 
 def _call(source: str) -> tuple[nn.Module, Split, Split | None]:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from unweave.settings import setting
 
 LONGEST = 64  # tokens of a sentence; what is longer is cut
 SMALL_WORDS = 2_000
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,9 @@ def encode(texts: Mapping[str, Sequence[str]], options: EncoderOptions, data: st
 def _tokenizer(source: str, data: str | None) -> Any:
     transformers = networks.need("transformers")
     folder = networks.find_folder(source, data)
+    # Without its files, transformers makes a tokenizer that knows no word, and says nothing.
+    if Path(folder).is_dir() and not any((Path(folder) / name).exists() for name in VOCABULARIES):
+        raise UsageError(f"{folder} holds no tokenizer: it lacks {', '.join(VOCABULARIES)}.")
     try:
         return transformers.AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
@@ -105,7 +110,7 @@ def held_out(texts: Sequence[str], groups: Sequence[Any], *, share: float, seed:
     """Choose a share of every group for testing, by a hash of seed and text: the same in any order, on any machine.
 
     >>> held_out(["a", "b", "c", "d"], [0, 0, 1, 1], share=0.5, seed=0).tolist()
-    [False, True, False, True]
+    [False, True, True, False]
     """
     keys = [hashlib.sha256(f"{seed} {text}".encode()).hexdigest() for text in texts]
     chosen = np.zeros(len(texts), dtype=bool)

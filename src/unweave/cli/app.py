@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, find_benchmark
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, RunWarning, UsageError
 
 app = typer.Typer(
     name="unweave",
@@ -43,6 +44,7 @@ Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny mod
 
 def main() -> None:
     """Run the command line; end with code 2 for wrong usage and 1 when the work failed."""
+    warnings.showwarning = _warn
     try:
         app()
     except UsageError as error:
@@ -54,6 +56,19 @@ def main() -> None:
 def _fail(error: Exception, *, code: int) -> None:
     err_console.print(f"unweave: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Tell a warning of ours in one sentence, and any other with its place."""
+    text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
+    err_console.print(f"unweave: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_version(wanted: bool) -> None:

@@ -26,8 +26,12 @@ from unweave.cli.app import (
     words,
 )
 from unweave.demo import MARK, run_demo
+from unweave.engine import Limits
+from unweave.engine.checkpoint import EVERY_SECONDS
+from unweave.errors import UsageError
 from unweave.evaluation import Watch
 from unweave.methods import find_method
+from unweave.record import Request
 from unweave.report import accuracy_table
 from unweave.run import check_request, refuse_existing, unlearn
 from unweave.tracking import check_trackers
@@ -74,9 +78,26 @@ def run(
     compile_: Annotated[
         str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
     ] = "auto",
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Most samples to differentiate at once; same results, less memory.")
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Most memory to take of the GPU, such as 8GB; batches are cut to fit.")
+    ] = None,
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="KEY=VALUE", help="A limit of the guard against collapse; repeatable."),
+    ] = None,
+    no_guard: Annotated[bool, typer.Option("--no-guard", help="Do not stop a run that destroys the model.")] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = EVERY_SECONDS,
+    checkpoint_steps: Annotated[int | None, typer.Option(min=1, help="Steps between checkpoints, at most.")] = None,
+    request_id: Annotated[str | None, typer.Option(help="Put the run on record under this id (record.json).")] = None,
+    request: Annotated[str, typer.Option(help="Who or what is to be forgotten, in words, for the record.")] = "",
+    key: Annotated[Path | None, typer.Option(help="Private key that signs the record (unweave record keygen).")] = None,
+    previous: Annotated[Path | None, typer.Option(help="The record of the request before, continued here.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
     track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
@@ -87,6 +108,12 @@ def run(
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
     check_trackers(words(track))
+    asked = None
+    if request_id is not None:
+        asked = Request(id=request_id, text=request, key=key, previous=previous)
+    elif request or key or previous:
+        raise UsageError("--request, --key and --previous belong to a record. Give it an id with --request-id.")
+    guard = None if no_guard else Limits.parse(pairs(limits or []))
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
     fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
@@ -104,6 +131,12 @@ def run(
         test=task.test,
         initial=lambda: task_source.initial(seed),
         device=device,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
+        limits=guard,
+        request=asked,
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_steps=checkpoint_steps,
         watch=Watch() if watch else None,
         track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},

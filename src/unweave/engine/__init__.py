@@ -6,9 +6,22 @@ gradients). The engine keeps the history, shows progress, writes checkpoints and
 
 from unweave.engine.batches import Batches
 from unweave.engine.checkpoint import Checkpoints
+from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.workbench import Cost, Workbench
 
-__all__ = ["Batches", "Checkpoints", "Cost", "History", "Logged", "Phase", "Workbench", "run_phases"]
+__all__ = [
+    "Batches",
+    "Checkpoints",
+    "CollapseError",
+    "Cost",
+    "Guard",
+    "History",
+    "Limits",
+    "Logged",
+    "Phase",
+    "Workbench",
+    "run_phases",
+]

@@ -27,7 +27,7 @@ class History:
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, *, tell: Tell | None = None) -> None:
         self._rows = rows or []
-        self._tell = tell
+        self.tell = tell
         self._pending: list[tuple[str, int, Mapping[str, Tensor | float]]] = []
 
     def add(self, phase: str, step: int, values: Mapping[str, Tensor | float]) -> None:
@@ -51,9 +51,9 @@ class History:
                         "Take a smaller learning rate, and check that the data and the model are free of NaN."
                     )
             self._rows.append({"phase": phase, "step": step, **numbers})
-        if self._tell and pending:
+        if self.tell and pending:
             first = len(self._rows) - len(pending)
-            self._tell(first, self._rows[first:])
+            self.tell(first, self._rows[first:])
         return self._rows
 
     def column(self, name: str, *, phase: str | None = None) -> list[float]:

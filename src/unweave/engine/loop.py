@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from accelerate.utils import set_seed
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
+from unweave.engine.guard import CollapseError, Guard
 from unweave.engine.history import History, Tell
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
@@ -29,6 +31,7 @@ def run_phases(
     progress: ProgressLine | None = None,
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
+    guard: Guard | None = None,
     tell: Tell | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
@@ -36,114 +39,128 @@ def run_phases(
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
-    to leave: then a checkpoint is written, and `Stopped` raised. ``tell`` gets the rows of the history as they are
-    read: at checkpoints, when progress is shown, and at the end of a phase.
+    to leave: then a checkpoint is written, and `Stopped` raised. A ``guard`` stops a run that destroys the model, with
+    a `CollapseError` that has the last good weights. ``tell`` gets the rows of the history as they are read: at
+    checkpoints, when progress is shown, and at the end of a phase.
     """
+    run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
     done = checkpoints.newest() if checkpoints and resume else None
-    history = History(list(done.extra["history"]) if done else None, tell=tell)
-    if done:
-        _restore(bench, phases, done)
-    with own_random_numbers(bench.device), bench.clock(), progress or ProgressLine(show=False) as line:
-        for index, phase in enumerate(phases):
-            if done and index < done.phase:
-                continue
-            first = 0
-            if done and index == done.phase:
-                first = done.step
-            else:
-                _begin(bench, phases, index, history=history, checkpoints=checkpoints)
-            _run_steps(
-                bench, phases, index, first, history=history, checkpoints=checkpoints, line=line, watch=watch, stop=stop
-            )
-            phase.finish()
-            _ = history.rows  # raises where a value is not finite
-    bench.mode("eval")
-    _require_finite(bench, "in the last step")
-    return history
-
-
-def _begin(
-    bench: Workbench,
-    phases: Sequence[Phase],
-    index: int,
-    *,
-    history: History,
-    checkpoints: Checkpoints | None,
-) -> None:
-    phase = phases[index]
-    set_seed(derive_seed(bench.seed, phase.name, "begin") % 2**32)
-    phase.prepare(bench)
-    phase.begin()
-    if checkpoints and index > 0:
-        checkpoints.save(_checkpoint(bench, phases, index, 0, history))
-
-
-def _run_steps(
-    bench: Workbench,
-    phases: Sequence[Phase],
-    index: int,
-    first: int,
-    *,
-    history: History,
-    checkpoints: Checkpoints | None,
-    line: ProgressLine,
-    watch: Watcher | None,
-    stop: Callable[[], bool] | None,
-) -> None:
-    phase = phases[index]
-    line.phase(phase.name, steps=phase.steps, done=first)
-    for number in range(first, phase.steps):
-        set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
-        bench.forwards.step(number - first, left=phase.steps - number)
-        logged = phase.step(number)
-        history.add(phase.name, number, {**logged, **watch(phase, number)} if watch else logged)
-        if line.due():
-            line.show(number + 1, history.rows[-1])
-        leave = checkpoints is not None and stop is not None and stop()
-        if checkpoints and (leave or checkpoints.due()):
-            checkpoints.save(_checkpoint(bench, phases, index, number + 1, history))
-        if leave:
-            raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")
-
-
-def _checkpoint(bench: Workbench, phases: Sequence[Phase], index: int, step: int, history: History) -> Checkpoint:
-    tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
-    for number, phase in enumerate(phases[: index + 1]):
-        tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
-    _require_finite(bench, f"in step {step - 1} of {phases[index].name}")
-    bench.tick()
-    extra = {
-        "history": history.rows,
-        "cost": bench.cost.to_dict(),
-        "phases": [phase.name for phase in phases],
-    }
-    return Checkpoint(phase=index, step=step, tensors=tensors, extra=extra)
-
-
-def _restore(bench: Workbench, phases: Sequence[Phase], done: Checkpoint) -> None:
-    if done.extra.get("phases") != [phase.name for phase in phases]:
-        raise UsageError(
-            f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
-            "Resume with the command that began the run."
-        )
     try:
-        weights = {name.removeprefix("model."): t for name, t in done.tensors.items() if name.startswith("model.")}
-        bench.model.load_state_dict(weights)
-        bench.cost = Cost(**done.extra["cost"])
-        for number, phase in enumerate(phases[: done.phase + 1]):
-            phase.prepare(bench)
-            mark = f"phase.{number}."
-            phase.load_state({name.removeprefix(mark): t for name, t in done.tensors.items() if name.startswith(mark)})
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, UsageError | RunError):
+        run.go(done)
+    except Stopped:
+        raise
+    except RunError as error:
+        if guard is None or guard.good is None:
             raise
-        raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
+        stopped = error if isinstance(error, CollapseError) else CollapseError(str(error))
+        stopped.good = guard.good
+        raise stopped from error
+    bench.mode("eval")
+    return run.history
 
 
-def _require_finite(bench: Workbench, when: str) -> None:
-    broken = [name for name, tensor in bench.model.named_parameters() if not tensor.isfinite().all()]
-    if broken:
-        raise RunError(
-            f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
-            "Take a smaller learning rate, and check the model's weights before the run."
-        )
+@dataclass
+class _Run:
+    """What belongs to one run of phases."""
+
+    bench: Workbench
+    phases: Sequence[Phase]
+    checkpoints: Checkpoints | None
+    line: ProgressLine
+    watch: Watcher | None
+    stop: Callable[[], bool] | None
+    guard: Guard | None
+    history: History
+
+    def go(self, done: Checkpoint | None) -> None:
+        """Run everything, or what a checkpoint left to do."""
+        if done:
+            self._restore(done)
+        with own_random_numbers(self.bench.device), self.bench.clock(), self.line:
+            for index, phase in enumerate(self.phases):
+                if done and index < done.phase:
+                    continue
+                if done and index == done.phase:
+                    self._steps(index, first=done.step)
+                else:
+                    self._begin(index)
+                    self._steps(index, first=0)
+                phase.finish()
+                _ = self.history.rows  # raises where a value is not finite
+                self._require_finite(f"in the last step of {phase.name}")
+                if self.guard and phase.steps:
+                    self.guard.check_end(phase)
+
+    def _begin(self, index: int) -> None:
+        phase = self.phases[index]
+        set_seed(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
+        phase.prepare(self.bench)
+        phase.begin()
+        if self.checkpoints and index > 0:
+            self.checkpoints.save(self._checkpoint(index, 0))
+
+    def _steps(self, index: int, *, first: int) -> None:
+        bench, phase = self.bench, self.phases[index]
+        self.line.phase(phase.name, steps=phase.steps, done=first)
+        for number in range(first, phase.steps):
+            set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
+            bench.forwards.step(number - first, left=phase.steps - number)
+            logged = phase.step(number)
+            self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
+            if self.line.due():
+                self.line.show(number + 1, self.history.rows[-1])
+            if self.guard and number + 1 < phase.steps and self.guard.due(phase):
+                _ = self.history.rows
+                self.guard.check(phase, number)
+            leave = self.checkpoints is not None and self.stop is not None and self.stop()
+            if self.checkpoints and (leave or self.checkpoints.due()):
+                self.checkpoints.save(self._checkpoint(index, number + 1))
+            if leave:
+                raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")
+
+    def _checkpoint(self, index: int, step: int) -> Checkpoint:
+        bench = self.bench
+        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
+        for number, phase in enumerate(self.phases[: index + 1]):
+            tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
+        self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
+        bench.tick()
+        extra = {
+            "history": self.history.rows,
+            "cost": bench.cost.to_dict(),
+            "phases": [phase.name for phase in self.phases],
+            "guard": self.guard.state() if self.guard else None,
+        }
+        return Checkpoint(phase=index, step=step, tensors=tensors, extra=extra)
+
+    def _restore(self, done: Checkpoint) -> None:
+        if done.extra.get("phases") != [phase.name for phase in self.phases]:
+            raise UsageError(
+                f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
+                "Resume with the command that began the run."
+            )
+        try:
+            self.bench.model.load_state_dict(_under("model.", done))
+            self.bench.cost = Cost(**done.extra["cost"])
+            if self.guard and done.extra["guard"]:
+                self.guard.load_state(done.extra["guard"])
+            for number, phase in enumerate(self.phases[: done.phase + 1]):
+                phase.prepare(self.bench)
+                phase.load_state(_under(f"phase.{number}.", done))
+            self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, UsageError | RunError):
+                raise
+            raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
+
+    def _require_finite(self, when: str) -> None:
+        broken = [name for name, tensor in self.bench.model.named_parameters() if not tensor.isfinite().all()]
+        if broken:
+            raise RunError(
+                f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
+                "Take a smaller learning rate, and check the model's weights before the run."
+            )
+
+
+def _under(mark: str, done: Checkpoint) -> dict[str, Tensor]:
+    return {name.removeprefix(mark): tensor for name, tensor in done.tensors.items() if name.startswith(mark)}

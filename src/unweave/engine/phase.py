@@ -22,10 +22,15 @@ class Phase(ABC):
     The engine calls ``prepare`` (always), ``begin`` (only when the phase starts afresh), then ``step`` for
     each number from 0 to ``steps`` − 1, then ``finish``. Attributes named in ``keeps`` are the phase's whole
     state: tensors, lists of tensors, optimisers or modules, which the engine saves and brings back.
+
+    ``guards`` are the subsets that the phase must not destroy at any time, ``guards_at_end`` those that must be whole
+    at its end; ``"forget"`` among the latter means that their loss should have risen by then.
     """
 
     name: ClassVar[str]
     keeps: ClassVar[tuple[str, ...]] = ()
+    guards: ClassVar[tuple[str, ...]] = ("adjacent", "remote")
+    guards_at_end: ClassVar[tuple[str, ...]] = ("adjacent", "remote", "forget")
     steps: int
     bench: Workbench
 

@@ -22,6 +22,7 @@ from unweave.methods.salun import SALUN
 from unweave.methods.scrub import SCRUB
 from unweave.methods.ssd import SSD
 from unweave.methods.two_stage import PGD, TWO_STAGE
+from unweave.methods.unweave import UNWEAVE
 
 __all__ = ["METHODS", "Method", "all_methods", "find_method"]
 
@@ -39,6 +40,7 @@ METHODS: dict[str, Method] = {
     "munba": MUNBA,
     "pgd": PGD,
     "two-stage": TWO_STAGE,
+    "unweave": UNWEAVE,
 }
 
 

@@ -29,6 +29,7 @@ class Retrain(Descent):
     """Descend on the retained data from the initial weights."""
 
     name = "retrain"
+    guards = ()  # it begins from nothing
 
     def __init__(self, settings: RetrainSettings) -> None:
         super().__init__(settings, subsets=("adjacent", "remote"))

@@ -63,6 +63,7 @@ class Saliency(Phase):
 
     name = "saliency"
     keeps = ("gradient",)
+    guards = guards_at_end = ()  # no weight moves
 
     def __init__(self, settings: SalunSettings) -> None:
         self.settings = settings

@@ -44,6 +44,7 @@ class Scrub(Phase):
 
     name = "scrub"
     keeps = ("optimizer", "teacher")
+    guards = ()  # a forget pass may break what the retained passes mend
 
     def __init__(self, settings: ScrubSettings) -> None:
         self.settings = settings

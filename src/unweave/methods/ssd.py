@@ -44,6 +44,7 @@ class Dampen(Phase):
 
     name = "importances"
     keeps = ("everywhere", "on_forget")
+    guards = ()  # no weight moves before the end
 
     def __init__(self, settings: SsdSettings) -> None:
         self.settings = settings

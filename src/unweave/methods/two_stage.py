@@ -89,6 +89,8 @@ class Stage1(Phase):
 
     name = "stage 1"
     keeps = ("pinned", "multiplier", "optimizer")
+    guards = ("remote",)  # adjacent data is given up here, and won back in stage 2
+    guards_at_end = ("remote", "forget")
 
     def __init__(self, settings: TwoStageSettings) -> None:
         self.settings = settings
@@ -138,6 +140,7 @@ class Stage2(Phase):
 
     name = "stage 2"
     keeps = ("velocity", "reference")
+    guards = ("remote",)
 
     def __init__(self, settings: TwoStageSettings) -> None:
         self.settings = settings

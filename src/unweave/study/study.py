@@ -17,12 +17,12 @@ from unweave.data import pick_device
 from unweave.errors import Stopped, unknown
 from unweave.evaluation import Look, Observed, Watch, evaluate
 from unweave.methods import find_method
+from unweave.provenance import provenance
 from unweave.run import load_weights, unfinished, unlearn
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.study.originals import NotYet, Originals
 from unweave.study.progress import Progress
-from unweave.study.provenance import provenance
 from unweave.study.store import Store, describe
 from unweave.tracking import check_trackers
 
@@ -179,6 +179,7 @@ class Work:
                 judge=task.train,
                 look=self.look(),
                 stop=self.is_over,
+                limits=None,  # a comparison shows a collapse; it does not stop at one
                 track=self.track,
                 track_folder=self.store.folder / "tracking",
                 about={

@@ -1,0 +1,193 @@
+"""`unweave record`: make keys, show and check deletion records, and prove that a sample was in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, app, chosen_options, out_console, say
+from unweave.cli.auditing import OfBenchmark, Original, Source, SplitFile
+from unweave.errors import RunError, UsageError
+from unweave.files import read_json, read_tensors, write_whole
+from unweave.record import (
+    NAME,
+    PROOFS,
+    Check,
+    check_chain,
+    check_content,
+    check_forget,
+    check_model,
+    check_original,
+    check_scores,
+    check_signature,
+    check_split,
+    describe,
+    describe_drift,
+    digest_of_file,
+    generate,
+    is_included,
+    load_public,
+    printable,
+    prove,
+    read_proof,
+    read_proofs,
+    read_record,
+    require_record,
+)
+from unweave.split import Split
+
+record_app = typer.Typer(
+    help="Show and check deletion records; prove that a sample was in one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(record_app, name="record")
+
+RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record.json, or the folder of a run.")]
+ProofsFile = Annotated[Path | None, typer.Option("--proofs", help=f"The private {PROOFS}. Default: beside the record.")]
+
+
+def _file(path: Path) -> Path:
+    return path / NAME if path.is_dir() else path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a record that may have been changed: that is what verify and show are there to say."""
+    return require_record(read_json(_file(path)), str(_file(path)))
+
+
+@record_app.command()
+def keygen(
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the private key; FILE.pub is public.")],
+) -> None:
+    """Make a key that signs records. Keep the private file secret, and give the public one to whoever verifies."""
+    public = generate(out)
+    out_console.print(f"Private key: {out}\nPublic key:  {public}", highlight=False, markup=False, soft_wrap=True)
+
+
+@record_app.command()
+def show(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print records for a person to read; of a chain, also how kept data drifted over its requests."""
+    records = [_read(path) for path in files]
+    drift = [records[0]["drift"], *([record["drift"][-1]] for record in records[1:] if record["drift"])]
+    rows = records[-1]["drift"] if len(records) == 1 else [row for part in drift for row in part]
+    if as_json:
+        typer.echo(json.dumps({"records": records, "drift": rows}))
+        return
+    for record in records:
+        typer.echo(describe(record) + "\n")
+    if len(rows) > 1:
+        typer.echo(describe_drift(rows))
+
+
+@record_app.command()
+def verify(
+    file: RecordFile,
+    public_key: Annotated[Path | None, typer.Option(help="Whose signature it must have (PEM).")] = None,
+    previous: Annotated[
+        list[Path] | None, typer.Option(help="The record before it, then the one before that; repeatable.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="The model after: safetensors, or the folder of a run.")] = None,
+    original: Original = None,
+    benchmark: OfBenchmark = None,
+    split: SplitFile = None,
+    source: Source = None,
+    data: DataFolder = None,
+    options: Options = None,
+    small: Small = False,
+    proofs: ProofsFile = None,
+    recompute: Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare.")] = False,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a record: content, signature, chain; given them, the model, the data, the scores. Ends with 1 if not."""
+    record = _read(file)
+    key = load_public(public_key) if public_key else None
+    checks = [check_content(record), check_signature(record, key)]
+    checks += check_chain(record, [_read(path) for path in previous or []], key)
+    if model:
+        checks.append(_check_weights("model after", model, lambda weights: check_model(record, weights)))
+    if original:
+        checks.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
+    if benchmark or source or recompute:
+        from unweave.audit import examine, load_subject
+
+        subject = load_subject(
+            model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
+        )
+        checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
+        if recompute:
+            checks.append(check_scores(record, examine(subject, device=device, say=say)))
+    _print_checks(checks, as_json)
+
+
+def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
+    """Check the split and the forget samples, which only the holder of the private salts can."""
+    if not proofs.exists():
+        return [Check(name, None, f"needs {PROOFS} (--proofs)") for name in ("split", "forget samples")]
+    private = read_proofs(proofs)
+    found = [check_split(record, train, private)]
+    if record["forget"]["content"] != "tensors":
+        return [*found, Check("forget samples", None, "their content is not that of tensors: check it in Python")]
+    return [*found, check_forget(record, train, private)]
+
+
+def _check_weights(name: str, path: Path, check: Any) -> Check:
+    """Check weights; a file that cannot even be read is not the one of the record."""
+    try:
+        found: Check = check(read_tensors(path / "model.safetensors" if path.is_dir() else path))
+    except UsageError as error:
+        return Check(name, False, str(error))
+    return found
+
+
+def _print_checks(checks: list[Check], as_json: bool) -> None:
+    broken = [check for check in checks if check.holds is False]
+    marks = {True: "ok  ", False: "FAIL", None: "–   "}
+    if as_json:
+        rows = [{"name": check.name, "holds": check.holds, "words": check.words} for check in checks]
+        typer.echo(json.dumps({"holds": not broken, "checks": rows}))
+    else:
+        for check in checks:
+            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
+    if broken:
+        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words}."))
+
+
+@record_app.command("prove")
+def prove_sample(
+    file: RecordFile,
+    sample: Annotated[int, typer.Option(min=0, help="The sample's position in the data set.")],
+    out: Annotated[Path, typer.Option(help="File for the proof, to be handed to the sample's holder.")],
+    proofs: ProofsFile = None,
+) -> None:
+    """Write the proof that a sample was in a request. It reveals nothing about the other samples."""
+    record = read_record(_file(file))
+    if out.exists():
+        raise UsageError(f"{out} exists already. Choose another --out.")
+    proof = prove(record, read_proofs(proofs or _file(file).parent / PROOFS), sample)
+    write_whole(out, (json.dumps(proof, indent=2) + "\n").encode())
+    out_console.print(f"Proof: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+@record_app.command("check-sample")
+def check_sample(
+    file: RecordFile,
+    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="What `unweave record prove` wrote.")],
+    content: Annotated[
+        Path, typer.Argument(metavar="SAMPLE", help="The sample: its file, or its inputs as .npy or .safetensors.")
+    ],
+) -> None:
+    """Check that your sample was in a request. Ends with 1 if it was not."""
+    record = read_record(_file(file))
+    digest = digest_of_file(content, record["forget"]["content"])
+    if not is_included(record, read_proof(proof), digest):
+        raise RunError(f"{content} with this proof is not among the samples of request {record['request']['id']!r}.")
+    words = f"{content} was among the {record['forget']['count']} samples of request {record['request']['id']}."
+    out_console.print(printable(words), highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,212 @@
+"""The guard: looks at a held sample now and then while a run goes on, and stops it before it has destroyed the model.
+
+It compares accuracy and mean loss on kept data with those before the run. Which data must hold while a phase works,
+and which at its end only, the phase says (`Phase.guards`, `Phase.guards_at_end`): stage 1 of the two-stage method gives
+the adjacent data up on purpose, and stage 2 wins it back.
+
+Looking changes nothing: no random number is drawn for it, the model's mode is put back, and what it costs is not
+counted. It happens after a fixed amount of work, not of time, so that the same run is always looked at in the same
+steps.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from unweave.data import Batch, reading, require_known_labels
+from unweave.engine.phase import Phase
+from unweave.engine.workbench import Workbench
+from unweave.errors import RunError, RunWarning
+from unweave.losses import cross_entropy, logits
+from unweave.randomness import own_random_numbers
+from unweave.settings import Settings, setting
+
+KEPT = ("adjacent", "remote")
+BATCH = 64
+FEWEST = 10  # of samples that say something about a kept subset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(Settings):
+    """What a run may do to kept data before it is stopped, measured on a held sample against the model before."""
+
+    adjacent_accuracy_drop: float = setting(
+        0.8, at_least=0, at_most=1, help="Accuracy that adjacent data may lose; 1: any."
+    )
+    remote_accuracy_drop: float = setting(
+        0.5, at_least=0, at_most=1, help="Accuracy that remote data may lose; 1: any."
+    )
+    adjacent_loss_rise: float = setting(10.0, at_least=0, help="Mean loss that adjacent data may gain; 0: no limit.")
+    remote_loss_rise: float = setting(5.0, at_least=0, help="Mean loss that remote data may gain; 0: no limit.")
+    forget_loss_rise: float = setting(0.5, at_least=0, help="Warn where the mean forget loss gained less; 0: never.")
+    samples: int = setting(128, at_least=1, help="How many samples of each subset are looked at, always the same.")
+    share: float = setting(
+        0.005, above=0, at_most=1, help="How much of a run's work looking may take between its ends."
+    )
+
+
+@dataclass(frozen=True)
+class Good:
+    """The weights of the last check that was passed, on the CPU, and when that was."""
+
+    weights: Mapping[str, Tensor]
+    place: str
+
+
+class CollapseError(RunError):
+    """A run was stopped because it was destroying the model. ``good`` holds the last good weights, if there are any.
+
+    ``limit`` is the name of the limit that was broken, ``values`` what was measured.
+    """
+
+    def __init__(self, words: str, *, limit: str = "", values: Mapping[str, Any] | None = None) -> None:
+        super().__init__(words)
+        self.limit, self.values = limit, dict(values or {})
+        self.good: Good | None = None
+
+
+class Guard:
+    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start."""
+
+    def __init__(self, bench: Workbench, limits: Limits) -> None:
+        self.bench, self.limits = bench, limits
+        self.rows = {
+            subset: _some(torch.from_numpy(bench.split[subset]), limits.samples)
+            for subset in ("forget", *KEPT)
+            if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
+        }
+        self.start = self._look(tuple(self.rows))
+        self.good: Good | None = None
+        self.checks: list[dict[str, Any]] = []
+        self._work_at_last_check = 0
+
+    # When
+
+    def due(self, phase: Phase) -> bool:
+        """Tell whether enough has been done since the last check for another to be cheap."""
+        looked_at = sum(len(self.rows[subset]) for subset in phase.guards if subset in self.rows)
+        return looked_at > 0 and (self._work() - self._work_at_last_check) * self.limits.share >= looked_at
+
+    def _work(self) -> int:
+        """What the run has done, in forward passes of a sample; a gradient takes about two more."""
+        return self.bench.cost.sample_forwards + 2 * self.bench.cost.sample_gradients
+
+    # What
+
+    def check(self, phase: Phase, step: int) -> None:
+        """Look after a step, and stop the run where a limit is broken."""
+        self._check(phase, phase.guards, f"in step {step} of {phase.name}", step=step)
+
+    def check_end(self, phase: Phase) -> None:
+        """Look after the last step of a phase; also say where hardly anything was forgotten."""
+        found = self._check(phase, phase.guards_at_end, f"in the last step of {phase.name}", step=phase.steps - 1)
+        if "forget" not in found:
+            return
+        before, now = self.start["forget"]["loss"], found["forget"]["loss"]
+        if self.limits.forget_loss_rise and now - before < self.limits.forget_loss_rise:
+            warnings.warn(
+                f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): hardly "
+                f"forgotten. Raise {_knobs(phase)}, or take another method.",
+                RunWarning,
+                stacklevel=2,
+            )
+
+    def _check(self, phase: Phase, subsets: tuple[str, ...], place: str, *, step: int) -> dict[str, dict[str, float]]:
+        found = self._look(tuple(subset for subset in subsets if subset in self.rows))
+        self._work_at_last_check = self._work()
+        self.checks.append({"phase": phase.name, "step": step, **found})
+        for subset in KEPT:
+            if subset in found:
+                self._require(subset, found[subset], place, phase)
+        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.bench.model.state_dict().items()}
+        self.good = Good(weights, place)
+        return found
+
+    def _require(self, subset: str, now: Mapping[str, float], place: str, phase: Phase) -> None:
+        before = self.start[subset]
+        values = {"before": before, "now": dict(now)}
+
+        def stop(limit: str, words: str) -> CollapseError:
+            what = f"Take a smaller {_knobs(phase)}" if subset in phase.guards else f"Change {_knobs(phase)}"
+            return CollapseError(
+                f"The run was stopped {place}: {words}. {what}, or take another profile or method; "
+                f"{limit} in the limits allows more.",
+                limit=limit,
+                values=values,
+            )
+
+        if not math.isfinite(now["loss"]):
+            raise stop(f"{subset}_loss_rise", f"the {subset} loss is {now['loss']}")
+        drop, rise = (getattr(self.limits, f"{subset}_{kind}") for kind in ("accuracy_drop", "loss_rise"))
+        if "accuracy" in now and before["accuracy"] - now["accuracy"] > drop:
+            words = f"{subset} accuracy fell from {before['accuracy']:.1%} to {now['accuracy']:.1%}"
+            raise stop(f"{subset}_accuracy_drop", f"{words}, and may lose {100 * drop:g} points")
+        if rise and now["loss"] - before["loss"] > rise:
+            words = f"the {subset} loss rose from {before['loss']:.3g} to {now['loss']:.3g}"
+            raise stop(f"{subset}_loss_rise", f"{words}, and may gain {rise:g}")
+
+    @torch.no_grad()
+    def _look(self, subsets: tuple[str, ...]) -> dict[str, dict[str, float]]:
+        """Return mean loss and, for cross-entropy, accuracy of the held samples of some subsets."""
+        bench, found = self.bench, {}
+        samples, device = bench.split.samples, bench.device
+        with own_random_numbers(device), reading(bench.model, device):
+            for subset in subsets:
+                rows = self.rows[subset]
+                samples.keep(rows, device)
+                parts = [self._measure(samples.batch(some.to(device), device)) for some in rows.split(BATCH)]
+                found[subset] = {
+                    name: float(torch.cat([part[name] for part in parts]).double().mean()) for name in parts[0]
+                }
+        return found
+
+    def _measure(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the loss of every sample and, for cross-entropy, whether it is predicted right."""
+        bench = self.bench
+        with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.precision == "bfloat16"):
+            if bench.loss is not cross_entropy:
+                return {"loss": bench.loss(bench.model, batch.data)}
+            scores = logits(bench.model, batch.data)
+        labels = batch.labels.to(scores.device)
+        require_known_labels(labels, batch.rows, scores.shape[1])
+        return {
+            "loss": functional.cross_entropy(scores, labels, reduction="none"),
+            "accuracy": scores.argmax(1) == labels,
+        }
+
+    # To and from a checkpoint
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs to look in the same steps."""
+        return {"work": self._work_at_last_check, "checks": self.checks}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self._work_at_last_check, self.checks = int(state["work"]), list(state["checks"])
+
+
+def _some(rows: Tensor, count: int) -> Tensor:
+    """Return at most ``count`` rows, evenly spread."""
+    if len(rows) <= count:
+        return rows
+    return rows[torch.arange(count) * len(rows) // count]
+
+
+def _knobs(phase: Phase) -> str:
+    """Return the names of the settings that make a phase do more or less.
+
+    They are those of the phase where its settings name it, as ``stage1_learning_rate`` does.
+    """
+    settings = getattr(phase, "settings", None)
+    names = list(settings.to_dict()) if isinstance(settings, Settings) else []
+    names = [name for name in names if name.endswith(("learning_rate", "epochs"))]
+    own = [name for name in names if name.startswith(phase.name.replace(" ", "") + "_")]
+    return " or ".join(own or names) or "learning rate"

@@ -1,0 +1,58 @@
+"""The deletion record: evidence of an unlearning run that a third party can check. ``docs/record.md`` describes it.
+
+>>> Request(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
+'2031-17'
+"""
+
+from unweave.record import merkle
+from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
+from unweave.record.proofs import digest_of_file, is_included, prove, read_proof, read_proofs
+from unweave.record.record import NAME, PROOFS, Request, make_record, now, read_record
+from unweave.record.schema import require_record
+from unweave.record.signing import generate, load_public
+from unweave.record.verify import (
+    Check,
+    check_chain,
+    check_content,
+    check_forget,
+    check_model,
+    check_original,
+    check_scores,
+    check_signature,
+    check_split,
+)
+from unweave.record.words import describe, describe_drift, printable
+
+__all__ = [
+    "NAME",
+    "PROOFS",
+    "Check",
+    "ForgetSet",
+    "Request",
+    "check_chain",
+    "check_content",
+    "check_forget",
+    "check_model",
+    "check_original",
+    "check_scores",
+    "check_signature",
+    "check_split",
+    "content_digest",
+    "describe",
+    "describe_drift",
+    "digest_of_file",
+    "fingerprint",
+    "generate",
+    "is_included",
+    "load_public",
+    "make_record",
+    "merkle",
+    "now",
+    "printable",
+    "prove",
+    "read_proof",
+    "read_proofs",
+    "read_record",
+    "require_record",
+    "sample_tensors",
+]

@@ -1,0 +1,115 @@
+"""Fingerprints of models and samples: SHA-256 over names, types, shapes and bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate.utils import set_seed
+from torch import Tensor
+
+from unweave.errors import UsageError
+from unweave.files import canonical, sha256
+from unweave.randomness import own_random_numbers
+from unweave.record import merkle
+from unweave.split import Split
+
+Content = Callable[[int], bytes]
+SALT_BYTES = 32
+
+
+def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
+    """Return type, shape and the digest of the bytes of every tensor, by name.
+
+    >>> tensor_digests({"bias": torch.zeros(2)})["bias"][:2]
+    ['float32', [2]]
+    """
+    found = {}
+    for name, tensor in sorted(tensors.items()):
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest = hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+        found[name] = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), digest]
+    return found
+
+
+def digest_of(digests: Mapping[str, list[Any]]) -> str:
+    """Return one digest over those of many tensors."""
+    return sha256(canonical(dict(digests)))
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """Return the fingerprint of a model's weights and buffers, or of a sample's tensors.
+
+    >>> fingerprint({"a": torch.zeros(2), "b": torch.ones(1)}) == fingerprint({"b": torch.ones(1), "a": torch.zeros(2)})
+    True
+    >>> fingerprint({"a": torch.zeros(2)}) == fingerprint({"a": torch.zeros(2, 1)})
+    False
+    """
+    return digest_of(tensor_digests(tensors))
+
+
+# Samples
+
+
+def sample_tensors(split: Split, row: int) -> dict[str, Tensor]:
+    """Return the inputs of a sample by name, as the data set gives them; its label does not belong to it.
+
+    Random transforms are made to repeat themselves.
+    """
+    with own_random_numbers():
+        set_seed(0)
+        data = split.samples.read(torch.tensor([row]))
+    inputs = {k: v for k, v in data.items() if k != "labels"} if isinstance(data, Mapping) else {"inputs": data[0]}
+    return {name: tensor[0] for name, tensor in _named(inputs)}
+
+
+def _named(data: Any, name: str = "") -> list[tuple[str, Tensor]]:
+    if isinstance(data, Tensor):
+        return [(name, data)]
+    entries = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, tuple | list) else ()
+    return [found for key, entry in entries for found in _named(entry, f"{name}.{key}" if name else str(key))]
+
+
+def salted_split(split: Split, salt: bytes) -> str:
+    """Return the fingerprint of a split. Without the salt nobody can find the positions by trying them out."""
+    return sha256(salt + split.hash.encode())
+
+
+@dataclass(frozen=True)
+class ForgetSet:
+    """The forget samples of a request: where they lie in the data set, their salts and their leaves."""
+
+    rows: list[int]
+    salts: list[bytes]
+    leaves: list[bytes]
+
+    @classmethod
+    def of(cls, split: Split, content: Content | None = None, *, salts: list[bytes] | None = None) -> ForgetSet:
+        """Hash every forget sample with a salt of its own (a fresh one, unless given).
+
+        ``content`` returns the bytes that stand for the sample at a position, for instance those of its file; by
+        default the fingerprint of its input tensors is taken.
+        """
+        rows = split.forget.tolist()
+        salts = salts or [secrets.token_bytes(SALT_BYTES) for _ in rows]
+        leaves = [merkle.leaf(salt, content_digest(split, row, content)) for row, salt in zip(rows, salts, strict=True)]
+        return cls(rows, salts, leaves)
+
+    @property
+    def root(self) -> str:
+        """The Merkle root over all samples."""
+        return merkle.root(self.leaves).hex()
+
+
+def content_digest(split: Split, row: int, content: Content | None) -> bytes:
+    """Return the digest of what stands for a sample."""
+    if content is None:
+        return bytes.fromhex(fingerprint(sample_tensors(split, row)))
+    found = content(row)
+    if not isinstance(found, bytes):
+        raise UsageError(f"content= returned {type(found).__name__} for sample {row}, but must return bytes.")
+    return hashlib.sha256(found).digest()

@@ -1,0 +1,108 @@
+"""Proofs that one sample was in a request, which reveal nothing about the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unweave.errors import UsageError
+from unweave.files import read_array, read_json, read_tensors
+from unweave.record import merkle
+from unweave.record.fingerprints import fingerprint
+from unweave.record.schema import require
+
+PROOFS = {
+    "format": "a text",
+    "version": "a whole number",
+    "root": "a text",
+    "split_salt": "a text",
+    "samples": [{"row": "a whole number", "salt": "a text", "leaf": "a text"}],
+}
+PROOF = {
+    "format": "a text",
+    "version": "a whole number",
+    "record": "a text",
+    "root": "a text",
+    "count": "a whole number",
+    "index": "a whole number",
+    "salt": "a text",
+    "path": ["a text"],
+}
+
+
+def read_proofs(path: Path) -> dict[str, Any]:
+    """Read the private file of a request."""
+    return _read(path, PROOFS, "unweave-forget-proofs")
+
+
+def read_proof(path: Path) -> dict[str, Any]:
+    """Read the proof of one sample."""
+    return _read(path, PROOF, "unweave-inclusion-proof")
+
+
+def _read(path: Path, shape: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    content: dict[str, Any] = read_json(path)
+    require(content, dict(shape), str(path))
+    if (content["format"], content["version"]) != (kind, 1):
+        raise UsageError(f"{path} is no file of the form {kind}, version 1.")
+    return content
+
+
+def unhex(text: str, where: str) -> bytes:
+    """Return the bytes behind hexadecimal digits."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UsageError(f"{where} is {text[:40]!r}, which is not hexadecimal.") from None
+
+
+def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """Return the proof that the sample at a position of the data set was in the request.
+
+    It holds the sample's salt and the nodes beside its way to the root: hand it to whoever holds the sample.
+    """
+    rows = [sample["row"] for sample in proofs["samples"]]
+    if row not in rows:
+        raise UsageError(f"Sample {row} was not in this request.")
+    leaves = [unhex(sample["leaf"], "leaf") for sample in proofs["samples"]]
+    if merkle.root(leaves).hex() != record["forget"]["root"]:
+        raise UsageError("These proofs belong to another record, or were changed: their root is not the record's.")
+    index = rows.index(row)
+    return {
+        "format": "unweave-inclusion-proof",
+        "version": 1,
+        "record": record["hash"],
+        "root": record["forget"]["root"],
+        "count": len(rows),
+        "index": index,
+        "salt": proofs["samples"][index]["salt"],
+        "path": [node.hex() for node in merkle.path(leaves, index)],
+    }
+
+
+def is_included(record: Mapping[str, Any], proof: Mapping[str, Any], content: bytes) -> bool:
+    """Tell whether the sample with this content digest was in the request of a record."""
+    mine = merkle.leaf(unhex(proof["salt"], "salt"), content)
+    path = [unhex(node, "path") for node in proof["path"]]
+    wanted = unhex(record["forget"]["root"], "root")
+    return proof["count"] == record["forget"]["count"] and merkle.proves(
+        mine, proof["index"], proof["count"], path, wanted
+    )
+
+
+def digest_of_file(path: Path, kind: str) -> bytes:
+    """Return the content digest of a sample that its holder has as a file.
+
+    ``kind`` is what the record says: ``bytes`` for the file as it is; ``tensors`` for the sample's inputs, as a NumPy
+    array (.npy) or, by name, as safetensors.
+    """
+    if kind == "bytes":
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error}") from error
+    tensors = {"inputs": read_array(path)} if path.suffix == ".npy" else read_tensors(path)
+    return bytes.fromhex(fingerprint(tensors))

@@ -1,0 +1,219 @@
+"""The deletion record: what was asked, what was done to which model, and with what evidence, in one JSON file.
+
+``docs/record.md`` describes every entry. What is hashed and signed is the canonical form (sorted keys, no spaces,
+UTF-8) of everything except ``hash`` and ``signature``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unweave.engine import Cost
+from unweave.errors import UsageError
+from unweave.evaluation import BeforeStage2, Metric, Scores, forgetting_bound, predict
+from unweave.files import canonical, read_json, sha256
+from unweave.provenance import provenance
+from unweave.record import signing
+from unweave.record.fingerprints import (
+    SALT_BYTES,
+    Content,
+    ForgetSet,
+    digest_of,
+    fingerprint,
+    salted_split,
+    tensor_digests,
+)
+from unweave.record.schema import FORMAT, NAMES, require_record
+from unweave.record.stated import stated_limits
+from unweave.split import Split
+
+NAME, PROOFS = "record.json", "forget-proofs.json"
+TEXT_LENGTH = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Who or what is to be forgotten, in words, and how that goes on record.
+
+    ``key`` is the file of an Ed25519 private key that signs the record; ``previous`` the record of the request before,
+    which this one continues. ``content`` returns, for a position in the data set, the bytes that stand for the sample
+    (for instance those of its file), so that their holder can check that it was in the request; without it the
+    sample's input tensors are taken.
+    """
+
+    id: str
+    text: str = ""
+    key: str | os.PathLike[str] | None = None
+    previous: str | os.PathLike[str] | None = None
+    content: Content | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise UsageError(f"The request's id is {self.id!r}, but must be a text that is not empty.")
+        if not isinstance(self.text, str) or len(self.id) + len(self.text) > TEXT_LENGTH:
+            raise UsageError(f"The request's text must be a text, with its id of at most {TEXT_LENGTH} characters.")
+        try:
+            (self.id + self.text).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"The request's id and text must be Unicode: {error}") from error
+
+    def check(self, model: nn.Module, out: str | os.PathLike[str] | None) -> None:
+        """Refuse a key or an earlier record that cannot be used, before any work is done."""
+        if out is None:
+            raise UsageError("A deletion record needs a folder to be written to. Give out=.")
+        if self.key is not None:
+            signing.load_private(Path(self.key))
+        if self.previous is not None:
+            before = read_record(Path(self.previous))
+            if before["model"]["after"] != fingerprint(model.state_dict()):
+                raise UsageError(
+                    f"{self.previous} ends with another model than the one given. Unlearn from the model that the "
+                    "request before left, or start a new chain."
+                )
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record whose content is what its hash says; otherwise a `UsageError`. `verify` says more."""
+    record = require_record(read_json(path), str(path))
+    if record["hash"] != content_hash(record):
+        raise UsageError(f"{path} does not match its own hash: it was changed or damaged. Run `unweave record verify`.")
+    return record
+
+
+def content_hash(record: Mapping[str, Any]) -> str:
+    """Return the digest of a record's content."""
+    return sha256(signed_bytes(record))
+
+
+def signed_bytes(record: Mapping[str, Any]) -> bytes:
+    """Return what is hashed and signed of a record."""
+    return canonical({name: entry for name, entry in record.items() if name not in ("hash", "signature")})
+
+
+def make_record(
+    request: Request,
+    *,
+    config: Mapping[str, Any],
+    before: nn.Module,
+    after: nn.Module,
+    split: Split,
+    scores: Scores,
+    cost: Cost,
+    begun: str,
+    device: torch.device,
+    before_stage2: BeforeStage2 | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the record of a finished run, and the private file with which single samples can be proven."""
+    forget, salt = ForgetSet.of(split, request.content), secrets.token_bytes(SALT_BYTES)
+    digests = tensor_digests(after.state_dict())
+    about = provenance(device)
+    previous = None if request.previous is None else read_record(Path(request.previous))
+    certificate = _certificate(before_stage2, scores, split, device)
+    content: dict[str, Any] = {
+        **FORMAT,
+        "request": {"id": request.id, "text": request.text},
+        "previous": None if previous is None else {"hash": previous["hash"], "id": previous["request"]["id"]},
+        "times": {"begun": begun, "finished": now(), "seconds": cost.seconds},
+        "model": {"before": fingerprint(before.state_dict()), "after": digest_of(digests), "tensors": digests},
+        "split": {
+            "hash": salted_split(split, salt),
+            "samples": len(split.samples),
+            **{subset: len(split[subset]) for subset in ("forget", "adjacent", "remote")},
+        },
+        "forget": {
+            "count": len(forget.rows),
+            "root": forget.root,
+            "content": "tensors" if request.content is None else "bytes",
+        },
+        "configuration": {name: value for name, value in config.items() if name != "split"},  # unsalted there
+        "software": {"commit": about["commit"], **about["versions"]},
+        "hardware": about["hardware"],
+        "seeds": {"run": config["seed"], "evaluation": 0},
+        "scores": scores.to_dict(),
+        "cost": cost.to_dict(),
+        "certificate": certificate,
+        "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
+        "stated_limits": stated_limits(split, scores, certificate, config),
+    }
+    content = plain(content)
+    content["sections"] = {name: sha256(canonical(content[name])) for name in NAMES}
+    record = {**content, "hash": content_hash(content)}
+    if request.key is not None:
+        record["signature"] = signing.sign(signing.load_private(Path(request.key)), signed_bytes(content))
+    samples = [
+        {"row": row, "salt": salt.hex(), "leaf": leaf.hex()}
+        for row, salt, leaf in zip(forget.rows, forget.salts, forget.leaves, strict=True)
+    ]
+    return record, {
+        "format": "unweave-forget-proofs",
+        "version": 1,
+        "root": forget.root,
+        "split_salt": salt.hex(),
+        "samples": samples,
+    }
+
+
+def now() -> str:
+    """Return the time in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def plain(content: Any) -> Any:
+    """Return what JSON can hold: a number that is not finite becomes None."""
+    if isinstance(content, Mapping):
+        return {str(name): plain(entry) for name, entry in content.items()}
+    if isinstance(content, list | tuple):
+        return [plain(entry) for entry in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return json.loads(json.dumps(content))
+
+
+def _certificate(before: BeforeStage2 | None, scores: Scores, split: Split, device: torch.device) -> dict[str, Any]:
+    """Return the forgetting bound with everything that it was computed from, or the reason that there is none."""
+    if before is None or scores.observed is None:
+        return {"bound": None, "words": "no bound: only the two-stage method has one.", "conditions": {}}
+    now_losses = scores.observed("train", "forget")
+    then = predict(before.model, split.samples, split.rows("forget"), device=device)
+    bound = forgetting_bound(
+        then.losses, now_losses.losses, alpha=before.alpha, classes=now_losses.classes, mean_sign=before.mean_sign
+    )
+    return {
+        "bound": bound.value,
+        "tighter_bound": bound.tighter,
+        "words": str(bound),
+        "conditions": {
+            "forget_samples": bound.samples,
+            "classes": bound.classes,
+            "alpha": bound.alpha,
+            "mean_sign": before.mean_sign,
+            "smallest_forget_loss_before_stage_2": bound.smallest_loss,
+            "must_be_above": math.log(bound.classes),
+            "change_of_the_protected_objective": bound.change,
+            "squared_wasserstein": bound.wasserstein,
+        },
+    }
+
+
+def _drift(request: str, scores: Scores) -> dict[str, Any]:
+    """Return accuracies before and after this request: the next line of a chain's balance."""
+    row: dict[str, Any] = {"id": request}
+    for metric in scores.metrics:
+        if metric.metric == "accuracy" and metric.subset and metric.value is not None:
+            row.setdefault(metric.split, {})[metric.subset] = _change(metric)
+    return row
+
+
+def _change(metric: Metric) -> dict[str, float | None]:
+    return {"before": metric.before, "after": metric.value}

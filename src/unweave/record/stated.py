@@ -1,0 +1,40 @@
+"""What a record does not say, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unweave.evaluation import Scores
+from unweave.split import Split
+
+ALWAYS = (
+    "Unlearning changed a trained model. It does not prove that the result equals a model that never saw the data; "
+    "only retraining without it would.",
+    "The record is about this one model. Copies of the data, other models, caches and backups are not covered.",
+    "Attacks stronger than those in the scores may still find traces of the forget data.",
+    "The hashes say which weights and samples were used, and a signature says who vouches for it. Neither says that "
+    "the numbers are true: who has the model and the data can compute them again (unweave record verify --recompute).",
+)
+
+
+def stated_limits(split: Split, scores: Scores, certificate: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """Return the limits of this record: those of every one, and those of its own run."""
+    found = list(ALWAYS)
+    if certificate["bound"] is None:
+        found.append(f"There is no upper bound on the accuracy on forget samples ({certificate['words']})")
+    else:
+        found.append(
+            "The bound is on accuracy on these forget samples, from their measured losses. It is no privacy guarantee."
+        )
+    if "test" not in scores:
+        found.append("No test data was given, so nothing is known about samples outside the training data.")
+    if not any(metric.reference is not None for metric in scores.metrics):
+        found.append("No retrained model was compared with, so nothing is said about behaving as if never trained.")
+    if scores.collapse:
+        found.append(f"The unlearning harmed what was to be kept. {scores.collapse}")
+    if config.get("limits") is None:
+        found.append("The guard against collapse was turned off.")
+    if split.samples.varies(split.rows("forget")):
+        found.append("The data has random transforms: the hashes of samples are those of one fixed reading of them.")
+    return found
