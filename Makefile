@@ -26,8 +26,9 @@ lint: $(READY)
 types: $(READY)
 	$(RUN) -m mypy
 
+# Several processes with one thread each: torch's threads would get in each other's way.
 check-tests: $(READY)
-	$(RUN) -m pytest
+	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile
 
 # Wheel and source distribution in dist/.
 package: $(READY)

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 from torch import nn
-from unweave.study.provenance import provenance
 
 from unweave import RunError, Split, evaluate, unlearn
 from unweave.benchmarks import Benchmark, Task, find_benchmark
 from unweave.data import pick_device
 from unweave.methods import find_method
+from unweave.provenance import provenance
 from unweave.split import SUBSETS
 
 SEED, HELD_OUT = 100, 0.2
@@ -59,7 +59,7 @@ GRIDS: dict[str, dict[str, Axis]] = {
     "delete": {"learning_rate": times(0.3, 1, 3, 10, 30, 100)},
     "gdr": {"learning_rate": times(0.1, 0.3, 1, 3, 10), "epochs": times(1, 3)},
     "munba": {"learning_rate": times(0.01, 0.03, 0.1, 0.3, 1, 3)},
-    "two-stage": {"stage1_learning_rate": times(0.3, 1, 3), "stage2_learning_rate": times(0.3, 1, 3)},
+    "two-stage": {"stage1_learning_rate": times(1, 4, 16, 64), "stage2_learning_rate": times(0.25, 1, 4, 16, 64)},
     "unweave": {"learning_rate": times(0.1, 0.3, 1, 3, 10)},
 }
 
@@ -104,7 +104,7 @@ def try_out(
     settings = {**benchmark.settings_for(method, None), **swept}
     row: dict[str, Any] = {"method": name, "settings": json.dumps(swept, sort_keys=True)}
     try:
-        result = unlearn(original, task.train, method=method, seed=SEED, device=device, **settings)
+        result = unlearn(original, task.train, method=method, seed=SEED, device=device, limits=None, **settings)
     except RunError as error:
         return row | {"error": str(error)}
     scores = evaluate(result.model, task.train, task.test, questions=(), device=device)["test"]

@@ -20,6 +20,18 @@ from unweave.settings import setting
 
 LONGEST = 64  # tokens of a sentence; what is longer is cut
 SMALL_WORDS = 2_000
+# Upstream's algorithms with steps for a pretrained encoder: theirs are for convolutional networks from scratch. Where
+# the data to forget makes few steps (ascent, DELETE), they are longer.
+FOR_ENCODERS: Mapping[str, Mapping[str, Any]] = {
+    "ft": {"batch_size": 64},
+    "ga": {"learning_rate": 1e-3, "batch_size": 64},
+    "l1-sparse": {"sparsity": 5e-5, "batch_size": 64},
+    "scrub": {"learning_rate": 2e-5, "weight_decay": 0.0, "batch_size": 64},
+    "salun": {"batch_size": 64},
+    "delete": {"learning_rate": 1e-3, "batch_size": 64},
+    "gdr": {"learning_rate": 2e-5, "batch_size": 64},
+    "munba": {"batch_size": 64},
+}
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
