@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check-tests package picture clean
+.PHONY: demo test lint types check-tests package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -39,5 +39,9 @@ package: $(READY)
 picture: demo
 	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
 
+# The committed report and numbers of every named study on the digits.
+gallery: $(READY)
+	$(RUN) tools/gallery.py
+
 clean:
-	rm -rf $(VENV) dist unweave-demo
+	rm -rf $(VENV) dist unweave-demo study
