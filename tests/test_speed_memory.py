@@ -9,6 +9,7 @@ from torch import nn
 from unweave import RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.engine.device_memory import parse_bytes
+from unweave.errors import RunWarning
 from unweave.methods import METHODS, find_method
 
 CPU = torch.device("cpu")
@@ -101,7 +102,7 @@ class Greedy(nn.Module):
 @pytest.mark.filterwarnings("ignore:The device's memory")
 def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(limits):
     free, tight = Greedy(), Greedy(**limits)
-    settings = settings_of("two-stage")
+    settings = {**settings_of("two-stage"), "limits": None}
     whole = unlearn(free, images(), device="cpu", **settings)
     cut = unlearn(tight, images(), device="cpu", micro_batch=100, **settings)  # cares, as a run on CUDA always does
     for key, tensor in whole.model.state_dict().items():
@@ -112,7 +113,7 @@ def test_halving_is_said_once_for_each_size():
     bench = Workbench(Greedy(backwards=4), images(), device=CPU, micro_batch=100)
     bench.mode("eval")
     batches = bench.batches("remote", size=16)
-    with pytest.warns(RuntimeWarning) as told:
+    with pytest.warns(RunWarning) as told:
         bench.gradient(bench.losses(batches[number]).mean() for number in range(3))
     assert [str(warning.message).split(" suffice for ")[1].split(". ")[0] for warning in told] == [
         "16 samples at once: going on with 8",
@@ -124,7 +125,7 @@ def test_halving_is_said_once_for_each_size():
 @pytest.mark.filterwarnings("ignore:The device's memory")
 def test_a_sample_that_does_not_fit_ends_the_run():
     with pytest.raises(RunError, match="single sample"):
-        unlearn(Greedy(backwards=0), images(), device="cpu", micro_batch=2)
+        unlearn(Greedy(backwards=0), images(), device="cpu", micro_batch=2, limits=None)
 
 
 def test_pieces_are_refused_where_they_would_change_results():

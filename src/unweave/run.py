@@ -176,7 +176,7 @@ def unlearn(
         )
     tell = None
     try:
-        guard = Guard(bench, limits) if limits else None
+        guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
         tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,

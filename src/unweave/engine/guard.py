@@ -74,13 +74,16 @@ class CollapseError(RunError):
 
 
 class Guard:
-    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start."""
+    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start.
 
-    def __init__(self, bench: Workbench, limits: Limits) -> None:
+    ``forget=False`` leaves the forget data unread, for methods that do not read it either.
+    """
+
+    def __init__(self, bench: Workbench, limits: Limits, *, forget: bool = True) -> None:
         self.bench, self.limits = bench, limits
         self.rows = {
             subset: _some(torch.from_numpy(bench.split[subset]), limits.samples)
-            for subset in ("forget", *KEPT)
+            for subset in (*(["forget"] if forget else []), *KEPT)
             if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
         self._size = BATCH

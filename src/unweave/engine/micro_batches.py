@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Data
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, RunWarning, UsageError
 from unweave.trees import map_tensors, tensors_of
 
 Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, each depending on its sample only
@@ -98,7 +98,7 @@ class MicroBatches:
         warnings.warn(
             f"The device's memory does not suffice for {tried} samples at once: going on with {self.size}. "
             "Results stay the same.",
-            RuntimeWarning,
+            RunWarning,
             stacklevel=2,
         )
         if self._watched:

@@ -236,7 +236,7 @@ class Work:
         return self._references_are_there() and (not references or self.store.is_compared(name, references))
 
     def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
-        self.progress.say(f"comparing {name} with {len(references)} retrained models")
+        begun = time.monotonic()
         model, look = self._model(name), self.look()
         if name in self.seen:
             look.remember(model, self.seen.pop(name))
@@ -250,6 +250,7 @@ class Work:
             device=self.device,
         )
         self.store.write_comparison(name, references, scores.to_dict())
+        self.store.note_time(f"compare.{name}", time.monotonic() - begun)
 
     def _drop_references(self) -> None:
         """Remove weights that were kept for comparisons, and the originals if they are not wanted."""

@@ -69,8 +69,7 @@ def run_workers(
     ]
     with shown:
         try:
-            for process in processes:
-                process.start()
+            _start(processes)
             _follow(processes, store, cells, shown, since=since)
         except BaseException:
             _stop(processes)
@@ -82,6 +81,18 @@ def run_workers(
         rest = f" Not finished: {', '.join(left)}; the same command goes on with them." if left else ""
         raise RunError(f"{' and '.join(dead)} ended before the work was done; what was done is kept.{rest}")
     return store
+
+
+def _start(processes: Sequence[SpawnProcess]) -> None:
+    """Start the workers deaf to Ctrl-C, which a terminal sends to all of them: this process stops them in order."""
+    hears = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if hears else None
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        if hears:
+            signal.signal(signal.SIGINT, before)
 
 
 def _follow(
@@ -100,11 +111,10 @@ def _follow(
 
 
 def _stop(processes: Sequence[SpawnProcess]) -> None:
-    """Interrupt the workers, as Ctrl-C would; kill those that do not end."""
+    """End the workers; what they were at goes on from its checkpoint at the next start."""
     running = [process for process in processes if process.pid is not None]
     for process in running:
-        if process.is_alive():
-            os.kill(process.pid or 0, signal.SIGINT)
+        process.terminate()
     end = time.monotonic() + GRACE
     for process in running:
         process.join(max(0.0, end - time.monotonic()))
@@ -140,8 +150,8 @@ def _work(
         store = Store.open(out)
         work = Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since, track=track)
         work.run()
-    except KeyboardInterrupt:
-        os._exit(128 + signal.SIGINT)  # whoever pressed the keys knows why
+    except (UsageError, RunError, OSError) as error:
+        raise SystemExit(f"unweave: {error}") from None
 
 
 def _end_with_parent() -> None:
