@@ -17,6 +17,7 @@ from unweave import Split, UsageError, evaluate, unlearn
 from unweave.engine import Workbench, compiled, run_phases
 from unweave.engine.compiled import Forwards
 from unweave.engine.precision import exact_head, resolve_precision, use_channels_last, use_contiguous
+from unweave.errors import RunWarning
 from unweave.evaluation import Look, predictions
 from unweave.methods import METHODS, find_method
 from unweave.trees import tensors_of
@@ -191,7 +192,7 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data)
     plain = unlearn(model, split, device="cpu", compile="off", **settings)
     before = set(compiled._WARM)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("error", RunWarning)
         fast = unlearn(model, split, device="cpu", compile="on", **settings)
     assert before < compiled._WARM
     assert list(fast.model.state_dict()) == list(model.state_dict())
@@ -211,7 +212,7 @@ def test_a_compiler_that_fails_is_no_obstacle(model, split, monkeypatch):
 
     plain = unlearn(model, split, device="cpu", compile="off", **FAST)
     monkeypatch.setattr(torch, "compile", broken)
-    with pytest.warns(RuntimeWarning, match="no compiler here"):
+    with pytest.warns(RunWarning, match="no compiler here"):
         found = unlearn(model, split, device="cpu", compile="on", **FAST)
     assert same(weights(plain.model), weights(found.model))
 

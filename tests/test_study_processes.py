@@ -150,9 +150,6 @@ def test_named_studies_on_the_command_line(trained):
     assert (json.loads(output)["cells"], json.loads(output)["done"]) == (3, 0)
     assert "0 of 3 cells are done" in errors
     assert list(json.loads((trained / "s" / "study.json").read_text())["presets"]) == ["neighbours"]
-    code, _, errors = run(trained, "neighbors", cells=words)
-    assert code == 2
-    assert "Did you mean 'neighbours'" in errors
     code, _, errors = run(trained, "alpha")
     assert code == 2
     assert "says itself which cells it has" in errors

@@ -153,10 +153,15 @@ class Samples:
             raise unknown("keep_data", self.keep_data, get_args(KeepData))
         if self.keep_data == "host":
             return
-        if device not in self._shelves:
-            self._shelves[device] = self._new_shelf(rows, device)
-        shelf = self._shelves[device]
-        if shelf is not None and not shelf.add(rows):
+        try:
+            if device not in self._shelves:
+                self._shelves[device] = self._new_shelf(rows, device)
+            shelf = self._shelves[device]
+            if shelf is not None and not shelf.add(rows):
+                self._shelves[device] = None
+        except torch.OutOfMemoryError:
+            if self.keep_data == "device":
+                raise
             self._shelves[device] = None
 
     def kept(self, device: torch.device) -> bool:
@@ -326,5 +331,7 @@ def _tensor(name: str, value: Any) -> Any:
 def _room(device: torch.device) -> int:
     """A quarter of what is free now: the model, its gradients and activations need the rest."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] // 4)
+        free, total = torch.cuda.mem_get_info(device)
+        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)  # of torch 2.6 and later
+        return int(min(free, share * total - torch.cuda.memory_reserved(device)) // 4)
     return int(psutil.virtual_memory().available // 4)

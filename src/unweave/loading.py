@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -99,7 +100,11 @@ def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> I
 
 
 class Ahead:
-    """Batches by number, read ahead as long as they are asked for one after the other."""
+    """Batches by number, read ahead as long as they are asked for one after the other.
+
+    Nothing that is given to it may refer to it: its processes end in good order when the last reference is gone, but
+    take long to end when the garbage collector finds them.
+    """
 
     def __init__(self, order: Callable[[int], Order], read: Callable[[Iterable[Order]], Iterator[Any]]) -> None:
         self.order, self.read = order, read
@@ -108,14 +113,9 @@ class Ahead:
 
     def __getitem__(self, number: int) -> Any:
         if number != self._next:
-            self._stream = self.read(self._orders(number))
+            self._stream = self.read(map(self.order, itertools.count(number)))
         self._next = number + 1
         return next(self._stream)
-
-    def _orders(self, number: int) -> Iterator[Order]:
-        while True:
-            yield self.order(number)
-            number += 1
 
 
 def worker_count(device: torch.device, dataset: Any) -> int:

@@ -37,8 +37,6 @@ from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
-    SPLIT,
-    TEST_SPLIT,
     OutputFolder,
     between_stages,
     load_weights,
@@ -46,9 +44,10 @@ from unweave.output import (
     remove_folder,
     unfinished,
 )
-from unweave.record import NAME, PROOFS, Request, make_record
+from unweave.record import Request, record_files
 from unweave.settings import Settings
 from unweave.split import Split
+from unweave.tracking import Tracking, check_trackers
 
 __all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
 
@@ -87,6 +86,8 @@ def unlearn(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
+    micro_batch: int | None = None,
+    max_memory: int | str | None = None,
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
@@ -98,6 +99,8 @@ def unlearn(
     judge: Split | None = None,
     look: Look | None = None,
     stop: Callable[[], bool] | None = None,
+    track: Sequence[str] = (),
+    track_folder: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -114,11 +117,15 @@ def unlearn(
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
+    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
+    taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
+    A device whose memory runs out does the same by itself. Not in training mode of normalisation.
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
     for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
-    can be resumed.
+    can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the history
+    under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output folder).
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -130,11 +137,9 @@ def unlearn(
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
+    check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    if isinstance(request, Mapping):
-        request = Request(**request)
-    if request is not None:
-        request.check(model, out)
+    asked = Request.of(request, model, out)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -147,7 +152,7 @@ def unlearn(
         "limits": limits.to_dict() if limits else None,
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
         **({"watch": asdict(watch)} if watch else {}),
-        **({"request": request.id} if request else {}),
+        **({"request": asked.id} if asked else {}),
         **(about or {}),
     }
     judge = judge or split
@@ -160,6 +165,8 @@ def unlearn(
         seed=seed,
         precision=precision,
         compile=compile,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         initial=initial,
     )
     folder = None
@@ -167,8 +174,10 @@ def unlearn(
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
+    tell = None
     try:
-        guard = Guard(bench, limits) if limits else None
+        guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
+        tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,
             phases,
@@ -178,13 +187,14 @@ def unlearn(
             watch=Watcher(watch, judge, test) if watch else None,
             stop=stop,
             guard=guard,
+            tell=tell,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         between, scores = None, None
-        if folder and request:
-            between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
         if folder:
+            if asked:
+                between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
             scores = evaluate(
                 bench.model,
                 judge,
@@ -199,26 +209,24 @@ def unlearn(
         checks = tuple(guard.checks) if guard else ()
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            stages = _between(folder.checkpoints, phases, model, judge, where)
+            stages = _between(folder.checkpoints, phases, model, judge, where, precision)
             files = _files(result, stages)
             private: dict[str, str] = {}
-            if request:
-                record, proofs = make_record(
-                    request,
+            if asked:
+                record, private = record_files(
+                    asked,
                     config=config,
                     before=model,
                     after=result.model,
                     split=split,
+                    test=test,
                     scores=scores,
                     cost=bench.cost,
                     begun=folder.begun,
                     device=where,
                     before_stage2=between,
                 )
-                files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
-                private[SPLIT] = split.to_json()
-                if test is not None:
-                    private[TEST_SPLIT] = test.to_json()
+                files |= record
             folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
@@ -226,7 +234,23 @@ def unlearn(
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise
+    finally:
+        if tell:
+            tell.close()
     return result
+
+
+def _tracking(
+    track: Sequence[str],
+    folder: str | os.PathLike[str] | None,
+    out: str | os.PathLike[str] | None,
+    config: Mapping[str, Any],
+) -> Tracking | None:
+    if not track:
+        return None
+    place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
+    name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
+    return Tracking(track, name=name, folder=place, config=config)
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
@@ -236,6 +260,24 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
     }
+
+
+def _between(
+    checkpoints: Checkpoints,
+    phases: Sequence[Phase],
+    model: nn.Module,
+    split: Split,
+    device: torch.device,
+    precision: Precision,
+) -> dict[str, Any]:
+    """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept there."""
+    found = {}
+    for number, weights in checkpoints.between():
+        between = copy.deepcopy(model)
+        between.load_state_dict(weights)
+        predictions = predict(between, split.samples, split.rows("forget"), device=device, precision=precision)
+        found[phases[number].name] = accuracy_and_losses(predictions)
+    return found
 
 
 def _indented(content: Any) -> str:
@@ -264,16 +306,3 @@ def check_request(
         if resume and not work.exists():
             raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
     return pick_device(device)
-
-
-def _between(
-    checkpoints: Checkpoints, phases: Sequence[Phase], model: nn.Module, split: Split, device: torch.device
-) -> dict[str, Any]:
-    """Return accuracy and losses of the forget samples after each phase but the last, from its kept weights."""
-    found = {}
-    for phase, weights in zip(phases[:-1], checkpoints.between(len(phases)), strict=True):
-        between = copy.deepcopy(model)
-        between.load_state_dict(weights)
-        predictions = predict(between, split.samples, split.rows("forget"), device=device)
-        found[phase.name] = accuracy_and_losses(predictions)
-    return found

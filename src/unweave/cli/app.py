@@ -38,6 +38,9 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
 ]
 SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
+Track = Annotated[
+    str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
+]
 Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
 
 

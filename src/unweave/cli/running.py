@@ -18,21 +18,25 @@ from unweave.cli.app import (
     Options,
     Small,
     SplitFile,
+    Track,
     app,
     benchmark_of,
     out_console,
     pairs,
     say,
+    words,
 )
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
+from unweave.evaluation import Watch
 from unweave.methods import find_method
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
 from unweave.run import check_request, load_weights, refuse_existing, unlearn
 from unweave.split import Split
+from unweave.tracking import check_trackers
 
 
 @app.command()
@@ -76,6 +80,12 @@ def run(
     compile_: Annotated[
         str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
     ] = "auto",
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Most samples to differentiate at once; same results, less memory.")
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Most memory to take of the GPU, such as 8GB; batches are cut to fit.")
+    ] = None,
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
@@ -95,6 +105,8 @@ def run(
     ] = None,
     split: SplitFile = None,
     test_split: Annotated[Path | None, typer.Option(help="Indices of the test data that go with --split.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
+    track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,12 +114,14 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_trackers(words(track))
     asked = None
     if request_id is not None:
         asked = Request(id=request_id, text=request, key=key, previous=after / NAME if after else None)
     elif request or key:
         raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
-    guard = None if no_guard else Limits.parse(pairs(limits or []))
+    # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
+    guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
     fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
@@ -135,10 +149,14 @@ def run(
         earlier=earlier,
         initial=lambda: task_source.initial(seed),
         device=device,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
         limits=guard,
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
+        watch=Watch() if watch else None,
+        track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **fast,  # type: ignore[arg-type]
         **values,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -53,13 +53,13 @@ class Batches:
         self.samples, self.size, self.seed = samples, size, seed
         self.device, self.classes = device, classes
         self.rows = rows.to(device)
-        # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
         self._kept = samples.kept(device)
-        self._rows = self.rows if self._kept else rows.cpu()
-        self._varies = not self._kept and samples.varies(rows)
-        self._shuffled = lru_cache(maxsize=2)(self._shuffle)
-        self._ahead = Ahead(lambda number: self._order("shuffled", number), self._read)
-        self._in_order = Ahead(lambda number: self._order("in order", number), self._read)
+        # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
+        self._plan = _Plan(
+            self.rows if self._kept else rows.cpu(), size, seed, varies=not self._kept and samples.varies(rows)
+        )
+        read = partial(samples.batches, device=device, classes=classes)
+        self._ahead = {way: Ahead(partial(self._plan.order, way), read) for way in ("shuffled", "in order")}
 
     def __len__(self) -> int:
         """Return the number of batches in one pass; the last may be short."""
@@ -67,10 +67,7 @@ class Batches:
 
     def __getitem__(self, number: int) -> Batch:
         """Return batch ``number`` of the endless stream."""
-        if self._kept:
-            return self.samples.batch(self._positions("shuffled", number), self.device)
-        found: Batch = self._ahead[number]
-        return found
+        return self._batch("shuffled", number)
 
     def several(self, step: int, count: int) -> Iterator[Batch]:
         """Yield the batches of a step that takes ``count`` of them, but never more than one pass."""
@@ -80,30 +77,40 @@ class Batches:
 
     def unshuffled(self, number: int) -> Batch:
         """Return batch ``number`` of a pass in the order of the rows."""
-        if self._kept:
-            return self.samples.batch(self._positions("in order", number), self.device)
-        found: Batch = self._in_order[number]
-        return found
+        return self._batch("in order", number)
 
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
         for number in range(len(self)):
             yield self.unshuffled(number)
 
-    def _positions(self, way: str, number: int) -> Tensor:
-        turn, place = divmod(number, len(self))
-        rows = self._shuffled(turn) if way == "shuffled" else self._rows
+    def _batch(self, way: str, number: int) -> Batch:
+        if self._kept:
+            return self.samples.batch(self._plan.positions(way, number), self.device)
+        found: Batch = self._ahead[way][number]
+        return found
+
+
+class _Plan:
+    """Which samples are in which batch."""
+
+    def __init__(self, rows: Tensor, size: int, seed: int, *, varies: bool) -> None:
+        self.rows, self.size, self.seed, self.varies = rows, size, seed, varies
+        self.shuffled = lru_cache(maxsize=2)(self._shuffle)
+
+    def positions(self, way: str, number: int) -> Tensor:
+        """Return the positions of the samples of a batch."""
+        turn, place = divmod(number, math.ceil(len(self.rows) / self.size))
+        rows = self.shuffled(turn) if way == "shuffled" else self.rows
         return rows[place * self.size : (place + 1) * self.size]
 
-    def _order(self, way: str, number: int) -> Order:
-        return self._positions(way, number), derive_seed(self.seed, way, number) if self._varies else None
-
-    def _read(self, orders: Iterable[Order]) -> Iterator[Batch]:
-        return self.samples.batches(orders, self.device, classes=self.classes)
+    def order(self, way: str, number: int) -> Order:
+        """Return the positions, and the seed of random transforms where there are any."""
+        return self.positions(way, number), derive_seed(self.seed, way, number) if self.varies else None
 
     def _shuffle(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))
-        order = torch.randperm(len(self._rows), generator=generator)
-        if self._rows.device.type == "cuda":
-            order = order.pin_memory().to(self._rows.device, non_blocking=True)
-        return self._rows[order.to(self._rows.device)]
+        order = torch.randperm(len(self.rows), generator=generator)
+        if self.rows.device.type == "cuda":
+            order = order.pin_memory().to(self.rows.device, non_blocking=True)
+        return self.rows[order.to(self.rows.device)]

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from unweave.data import Data
+from unweave.errors import RunWarning
 from unweave.trees import tensors_of
 
 Compile = Literal["auto", "on", "off"]
@@ -107,7 +108,7 @@ class Forwards:
             self._failed = True
             found = function(model, data)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"The model could not be compiled and runs as it is: {reason}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"The model could not be compiled and runs as it is: {reason}", RunWarning, stacklevel=2)
             return found
         self._known.add(variant)
         _WARM.add(variant)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from unweave.data import Batch, Data, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
 from unweave.engine.compiled import Compile, Forwards
+from unweave.engine.device_memory import limited_to, parse_bytes
+from unweave.engine.micro_batches import MicroBatches
 from unweave.engine.precision import (
     Precision,
     autocast,
@@ -33,7 +35,6 @@ from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
 from unweave.split import Split
 
-T = TypeVar("T")
 Mode = Literal["eval", "train"]
 
 
@@ -58,6 +59,8 @@ class Workbench:
     ``precision`` is that of forward and backward passes; weights and gradients stay in float32. ``compile`` says when
     forward passes are compiled: where it pays (``auto``), wherever a shape of batch occurs twice (``on``), or never. On
     CUDA convolutional models are laid out channels last while they are here; `release` gives the model back as it was.
+    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` the most bytes taken on a CUDA
+    device; where a batch needs more, it is cut into pieces, with the same results.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Workbench:
         seed: int = 0,
         precision: Precision = "auto",
         compile: Compile = "auto",  # noqa: A002
+        micro_batch: int | None = None,
+        max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
     ) -> None:
         self.model, self.split, self.loss, self.initial = model, split, loss, initial
@@ -80,6 +85,8 @@ class Workbench:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
+        self.micro_batches = MicroBatches(micro_batch, device, self.parameters)
+        self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = use_channels_last(model, device)
         self.cost = Cost()
         self._classes: int | None = None
@@ -122,12 +129,18 @@ class Workbench:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
 
-    def _run(self, function: Callable[[nn.Module, Data], T], batch: Batch, model: nn.Module | None) -> T:
-        self.cost.sample_forwards += len(batch)
-        if torch.is_grad_enabled():
-            self.cost.sample_gradients += len(batch)
-        with autocast(self.device, self.precision):
-            return self.forwards.run(function, model or self.model, batch.data)
+    def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
+        chosen = model or self.model
+
+        def run(data: Data) -> Tensor:
+            samples = len(labels_of(data))
+            self.cost.sample_forwards += samples
+            if torch.is_grad_enabled():
+                self.cost.sample_gradients += samples
+            with autocast(self.device, self.precision):
+                return self.forwards.run(function, chosen, data)
+
+        return self.micro_batches.run(run, batch.data, training=chosen.training)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -190,7 +203,7 @@ class Workbench:
         """Add the time and the peak memory of what happens inside to the cost; let products use TF32 on CUDA."""
         self._start_clock()
         try:
-            with fast_products(self.device):
+            with fast_products(self.device), limited_to(self.max_memory, self.device):
                 yield
         finally:
             self._stop_clock()

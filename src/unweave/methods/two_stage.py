@@ -23,8 +23,8 @@ Profile ``paper`` is the printed form: plus sign, no momentum, λ moved after th
 
 We depart from the release where it does not change the method: forget batches are reshuffled on every pass
 (the release replays the first pass), remote batches come from one endless stream instead of a fresh shuffle
-per step, reference losses are computed once where the data does not vary, and the projection uses a
-pseudo-inverse instead of adding 1e-8 per parameter tensor to the Gram matrix (``ridge`` brings that back).
+per step, reference losses are computed once where the data does not vary, and the projection counts parallel
+directions once instead of adding 1e-8 per parameter tensor to the Gram matrix (``ridge`` brings that back).
 
 **One request after the other** is not in the paper. What earlier requests forgot (`Split.after`) joins the constraints:
 in stage 1 their mean relapse, (min{C, ℓ(θ₀)} − ℓ(θ))₊ per sample, is held at 0 by a multiplier of its own; in stage 2 V

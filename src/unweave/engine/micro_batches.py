@@ -1,0 +1,142 @@
+"""Batches in pieces that fit into memory, with the results of whole ones.
+
+A method's objective is some function of the vector of a batch's losses. So the losses are computed first, piece by
+piece and without gradients; the objective says how much each of them weighs; then every piece is run again and its
+weighted losses are differentiated. This costs one more forward pass, and holds one piece's activations at most.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Data
+from unweave.errors import RunError, RunWarning, UsageError
+from unweave.trees import map_tensors, tensors_of
+
+Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, each depending on its sample only
+
+
+class MicroBatches:
+    """Runs batches whole, or in pieces of ``size`` samples. Memory that runs out halves the size, and work goes on."""
+
+    def __init__(self, size: int | None, device: torch.device, parameters: Sequence[nn.Parameter]) -> None:
+        if size is not None and size < 1:
+            raise UsageError(f"micro_batch is {size}, but must be at least 1.")
+        self.size, self.parameters = size, list(parameters)
+        self._watched = device.type == "cuda"  # elsewhere memory that runs out cannot be caught
+        self._anchor = torch.zeros((), device=device, requires_grad=True)
+
+    def run(self, run: Run, data: Data, *, training: bool) -> Tensor:
+        """Return what ``run`` gives for the batch, with gradient where gradients are on."""
+        if training:  # batch statistics and dropout make a sample's result depend on the rest of the batch
+            if self.size is not None and _length(data) > self.size:
+                raise UsageError(
+                    f"A batch of {_length(data)} samples cannot be cut into micro-batches of {self.size} in training "
+                    "mode of normalisation and dropout. Take normalisation=eval, or smaller batches."
+                )
+            return run(data)
+        if torch.is_grad_enabled() and (self._watched or self.size is not None):
+            found: Tensor = _Differentiated.apply(self._anchor, self, run, data)  # type: ignore[no-untyped-call]
+            return found
+        return self.values(run, data)
+
+    def values(self, run: Run, data: Data) -> Tensor:
+        """Return the results of all pieces."""
+        while True:
+            try:
+                found = [run(part) for part in self._pieces(data)]
+                return found[0] if len(found) == 1 else torch.cat(found)
+            except torch.OutOfMemoryError as error:
+                self._halve(_length(data), error)
+
+    def differentiate(self, run: Run, data: Data, weights: Tensor, parameters: list[nn.Parameter]) -> None:
+        """Add the gradient of the weighted sum of the results to these parameters' ``grad``, piece by piece."""
+        count = _length(data)
+        if self.size is not None and count > self.size:
+            for part, some in zip(self._pieces(data), weights.split(self.size), strict=True):
+                self.differentiate(run, part, some, parameters)
+            return
+        with torch.enable_grad():
+            left = self._backward(lambda: run(data), weights, parameters)
+        if left:
+            self.differentiate(run, data, weights, left)
+
+    def _backward(
+        self, forward: Callable[[], Tensor], weights: Tensor, parameters: list[nn.Parameter]
+    ) -> list[nn.Parameter]:
+        """Differentiate; return the parameters whose gradient is missing because memory ran out in between.
+
+        A parameter gets its gradient in one piece, so it has all of it or nothing.
+        """
+        before = [_version(parameter) for parameter in parameters]
+        try:
+            some = None if parameters is self.parameters else parameters  # naming all of them takes time
+            torch.autograd.backward(forward(), weights, inputs=some)
+            return []
+        except torch.OutOfMemoryError as error:
+            self._halve(len(weights), error)
+        return [p for p, version in zip(parameters, before, strict=True) if _version(p) == version]
+
+    def _pieces(self, data: Data) -> list[Data]:
+        if self.size is None or _length(data) <= self.size:
+            return [data]
+        size = self.size  # which may shrink while the pieces are run
+        starts = range(0, _length(data), size)
+        return [map_tensors(operator.itemgetter(slice(start, start + size)), data) for start in starts]
+
+    def _halve(self, count: int, error: Exception) -> None:
+        tried = min(count, self.size or count)
+        if tried == 1:
+            raise RunError("The device's memory does not suffice for a single sample.") from error
+        self.size = (tried + 1) // 2
+        warnings.warn(
+            f"The device's memory does not suffice for {tried} samples at once: going on with {self.size}. "
+            "Results stay the same.",
+            RunWarning,
+            stacklevel=2,
+        )
+        if self._watched:
+            torch.cuda.empty_cache()
+
+
+class _Differentiated(torch.autograd.Function):
+    """Results of a batch whose gradient is taken whole, or piece by piece where memory asks for it."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, micro: MicroBatches, run: Run, data: Data) -> Tensor:
+        ctx.micro, ctx.run, ctx.data, ctx.whole = micro, run, data, None
+        if micro.size is None or _length(data) <= micro.size:
+            try:
+                with torch.enable_grad():
+                    whole = run(data)
+                ctx.whole = whole
+                return whole.detach()
+            except torch.OutOfMemoryError as error:
+                micro._halve(_length(data), error)
+        return micro.values(run, data)
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor) -> tuple[None, ...]:
+        micro: MicroBatches = ctx.micro
+        left = micro.parameters
+        if ctx.whole is not None:
+            whole, ctx.whole = [ctx.whole], None  # so that the activations go with the call
+            left = micro._backward(whole.pop, weights, left)
+        if left:
+            micro.differentiate(ctx.run, ctx.data, weights, left)
+        return None, None, None, None
+
+
+def _length(data: Data) -> int:
+    return len(tensors_of(data)[0])
+
+
+def _version(parameter: nn.Parameter) -> int | None:
+    """Tell gradients apart: it changes whenever something is added."""
+    return None if parameter.grad is None else parameter.grad._version
