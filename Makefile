@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check-tests package picture gallery clean
+.PHONY: demo test lint types check-tests torture package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -29,6 +29,10 @@ types: $(READY)
 # Several processes with one thread each: torch's threads would get in each other's way.
 check-tests: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile
+
+# Every method, killed at random places and resumed: what `make test` samples, in some minutes.
+torture: $(READY)
+	$(RUN) -m tests.torture --out results/torture
 
 # Wheel and source distribution in dist/.
 package: $(READY)
