@@ -51,7 +51,7 @@ def study(
     named: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]", help="A name from `unweave studies`, or all of them: all. Default: comparison."
+            metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."
         ),
     ] = None,
     methods: Annotated[

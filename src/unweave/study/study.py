@@ -6,27 +6,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
-from torch import nn
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
 from unweave.errors import Stopped, unknown
-from unweave.evaluation import Look, Observed, Watch, evaluate
+from unweave.evaluation import Look, Watch
 from unweave.methods import find_method
 from unweave.provenance import provenance
-from unweave.run import load_weights, unfinished, unlearn
+from unweave.run import unfinished, unlearn
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
+from unweave.study.comparisons import Comparisons, Keep
 from unweave.study.originals import NotYet, Originals
 from unweave.study.progress import Progress
 from unweave.study.store import Store, describe
 from unweave.tracking import check_trackers
 
-Keep = Literal["all", "originals", "none"]
 PATIENCE = 0.3  # seconds between two looks at what other processes are doing
 
 
@@ -105,14 +104,15 @@ class Work:
         progress: Progress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.device = benchmark, in_running_order(cells), store, device
-        self.keep, self.deadline, self.track = keep, deadline, track
+        self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
         self.progress = progress or Progress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
-        self.reference = cache(self._model)
-        self.originals = Originals(benchmark, store, self.task, device=device, stop=self.is_over)
-        self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
+        self.originals = Originals(benchmark, store, self.task, self.progress, device=device, stop=self.is_over)
+        self.comparisons = Comparisons(
+            benchmark, store, self.cells, self.originals, self.look, self.progress, keep=keep, since=self.since
+        )
 
     def run(self) -> None:
         """Work until every cell is settled, here or in another process, or time is over; then compare."""
@@ -124,9 +124,9 @@ class Work:
                 time.sleep(PATIENCE)
         for name in self.store.finished():
             if not self.is_over():
-                self._compare(name)
-        if self.keep != "all" and not waiting and not self.is_over():
-            self._drop_references()
+                self.comparisons.compare(name)
+        if not waiting and not self.is_over():
+            self.comparisons.end()
 
     def is_over(self) -> bool:
         """Tell whether the time limit is reached."""
@@ -148,8 +148,8 @@ class Work:
                     self._run(cell)
                 except (NotYet, Stopped):
                     return False
-        if self._references_are_there():
-            self._compare(cell.name)
+        if self.comparisons.references_are_there():
+            self.comparisons.compare(cell.name)
         return True
 
     def _run(self, cell: Cell) -> None:
@@ -158,7 +158,7 @@ class Work:
         if folder.exists():  # made again and not put in place, because the process died just then
             self.store.put_in_place(cell)
             return
-        original = self.originals(cell.seed, progress=self.progress)
+        original = self.originals(cell.seed)
         task, begun = self.task(), time.monotonic()
         self.progress.begin(cell.name)
         try:
@@ -200,71 +200,8 @@ class Work:
         self.store.note_time(cell.name, time.monotonic() - begun)
         self.store.forget_failure(cell)
         if result.scores and result.scores.observed:
-            self.seen[cell.name] = result.scores.observed
+            self.comparisons.remember(cell.name, result.scores.observed)
         self.progress.end(cell.name)
-
-    def _references_are_there(self) -> bool:
-        planned = [cell for cell in self.cells if cell.method == "retrain"]
-        return all(self.store.is_settled(cell, since=self.since) for cell in planned)
-
-    def _compare(self, name: str) -> None:
-        """Score a finished cell anew beside the study's retrained models, where it has some.
-
-        A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
-        """
-        finished = self.store.finished()
-        if name not in finished:  # it failed
-            return
-        references = self._references_of(name)
-        if references and not self.store.is_compared(name, references):
-            gone = [other for other in (name, *references) if not self.store.weights(other).exists()]
-            if gone:
-                self.progress.say(f"{name} is not compared: the weights of {gone[0]} were removed.")
-                return
-            with self.store.locks.claim(f"compare.{name}") as claim:
-                if claim is not None and not self.store.is_compared(name, references):
-                    self._compare_with(name, finished[name]["seed"], references)
-        if self.keep != "all" and finished[name]["method"] != "retrain" and self._is_final(name):
-            self.store.drop_weights(name)
-
-    def _references_of(self, name: str) -> list[str]:
-        return [other for other in self.store.finished("retrain") if other != name]
-
-    def _is_final(self, name: str) -> bool:
-        """Tell whether a cell is compared with every retrained model that there will be."""
-        references = self._references_of(name)
-        return self._references_are_there() and (not references or self.store.is_compared(name, references))
-
-    def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
-        begun = time.monotonic()
-        model, look = self._model(name), self.look()
-        if name in self.seen:
-            look.remember(model, self.seen.pop(name))
-        scores = evaluate(
-            model,
-            look.train,
-            look.test,
-            reference=[self.reference(other) for other in references],
-            original=self.originals(seed, progress=self.progress),
-            look=look,
-            device=self.device,
-        )
-        self.store.write_comparison(name, references, scores.to_dict())
-        self.store.note_time(f"compare.{name}", time.monotonic() - begun)
-
-    def _drop_references(self) -> None:
-        """Remove weights that were kept for comparisons, and the originals if they are not wanted."""
-        settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
-        if not settled or not all(self._is_final(name) for name in self.store.finished()):
-            return
-        for name in self.store.finished("retrain"):
-            self.store.drop_weights(name)
-        if self.keep == "none":
-            for path in self.store.models.glob("*.safetensors"):
-                path.unlink(missing_ok=True)
-
-    def _model(self, name: str) -> nn.Module:
-        return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
 
     def _task(self) -> Task:
         return self.benchmark.load()
