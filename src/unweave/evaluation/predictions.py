@@ -195,7 +195,7 @@ def predict(
         reading(model, where),
         channels_last(model, where),
         exact_head(model, chosen),
-        fast_products(where),
+        fast_products(where, chosen),
         autocast(where, chosen),
     ):
         done = 0
