@@ -109,7 +109,7 @@ def test_sizes_of_clinc150(monkeypatch):
         for part, each in (("train", 100), ("test", 30))
     }
     labels_only(monkeypatch, clinc150, columns)
-    monkeypatch.setattr(clinc150, "encode", lambda texts, *_: texts_as_zeros(texts))
+    monkeypatch.setattr(clinc150, "encode", lambda texts, *_, **__: texts_as_zeros(texts))
     assert sizes(find_benchmark("clinc150").load()) == [[100, 1_400, 13_500], [30, 420, 4_050]]
 
 
@@ -146,7 +146,7 @@ def test_sizes_and_labels_of_toxigen(monkeypatch):
     }
     assert len(kinds) == 8_960
     labels_only(monkeypatch, toxigen_module, {"train": columns})
-    monkeypatch.setattr(toxigen_module, "encode", lambda texts, *_: texts_as_zeros(texts))
+    monkeypatch.setattr(toxigen_module, "encode", lambda texts, *_, **__: texts_as_zeros(texts))
     task = find_benchmark("toxigen-roberta", options={"model": "owner/name"}).load()
     assert sizes(task) == [[250, 392, 7_421], [28, 44, 825]]
     for split in (task.train, task.test):

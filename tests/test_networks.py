@@ -131,6 +131,8 @@ def test_sentences_are_tokenised_to_the_longest(encoder, monkeypatch):
     assert data["input_ids"].shape == data["attention_mask"].shape
     assert data["attention_mask"].sum(dim=1).max() == data["input_ids"].shape[1]  # the longest is not padded
     assert str(task.train) == "Split of 150 samples: 1 forget, 14 adjacent, 135 remote"
+    monkeypatch.setattr(clinc150, "LONGEST", 3)  # what is longer is cut
+    assert find_benchmark("clinc150", data=encoder).load().train.samples.dataset.data["input_ids"].shape == (150, 3)
 
 
 def test_a_text_model_of_the_users_own_needs_a_tokenizer(encoder, monkeypatch):

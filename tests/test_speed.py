@@ -187,7 +187,7 @@ class Scaled(nn.Module):
 def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data):
     values, labels = data
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    settings = FAST | {"stage1_remote_batch": 16, "stage2_remote_batch": 16, "stage1_forget_batch": 8}
+    settings = FAST | {"stage1_remote_batch": 16, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
     model = Scaled()
     plain = unlearn(model, split, device="cpu", compile="off", **settings)
     before = set(compiled._WARM)

@@ -106,7 +106,7 @@ def try_out(
     try:
         result = unlearn(original, task.train, method=method, seed=SEED, device=device, limits=None, **settings)
     except RunError as error:
-        return row | {"error": str(error)}
+        return row | {"error": " ".join(str(error).split())}
     scores = evaluate(result.model, task.train, task.test, questions=(), device=device)["test"]
     found = {subset: scores[subset]["accuracy"] for subset in SUBSETS}
     row["score"] = statistics.harmonic_mean([1 - found["forget"], found["adjacent"], found["remote"]])
@@ -155,11 +155,12 @@ def main() -> None:
     (words.out / "provenance.json").write_text(json.dumps(about, indent=2) + "\n")
 
     table = words.out / "sweep.csv"
-    rows = list(csv.DictReader(table.open())) if table.exists() else []
+    is_new = not table.exists()
+    rows = [] if is_new else list(csv.DictReader(table.read_text().splitlines()))
     done = {(row["method"], row["settings"]) for row in rows}
     with table.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
-        if not rows:
+        if is_new:
             writer.writeheader()
         for name, swept in plans(benchmark, words.methods.split(",")):
             if (name, json.dumps(swept, sort_keys=True)) in done:

@@ -31,12 +31,14 @@ from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
-from unweave.evaluation import Look, Scores, Watch, evaluate, predict
+from unweave.evaluation import BeforeStage2, Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
+    SPLIT,
+    TEST_SPLIT,
     OutputFolder,
     between_stages,
     load_weights,
@@ -91,6 +93,7 @@ def unlearn(
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
+    earlier: Sequence[Split] = (),
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -111,7 +114,8 @@ def unlearn(
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
     `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
-    also has a deletion record.
+    also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
+    they forgot stays forgotten (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
@@ -133,11 +137,11 @@ def unlearn(
     """
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
+    split = split.after(*earlier) if earlier else split
     chosen.check(split)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    if isinstance(request, Mapping):
-        request = Request(**request)
+    request = Request(**request) if isinstance(request, Mapping) else request
     if request is not None:
         request.check(model, out)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
@@ -213,19 +217,10 @@ def unlearn(
             files = _files(result, stages)
             private: dict[str, str] = {}
             if request:
-                record, proofs = make_record(
-                    request,
-                    config=config,
-                    before=model,
-                    after=result.model,
-                    split=split,
-                    scores=scores,
-                    cost=bench.cost,
-                    begun=folder.begun,
-                    device=where,
-                    before_stage2=between,
+                record, private = _record_files(
+                    request, folder, result, split=split, test=test, before=model, before_stage2=between, device=where
                 )
-                files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
+                files |= record
             folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
@@ -259,6 +254,38 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
     }
+
+
+def _record_files(
+    request: Request,
+    folder: OutputFolder,
+    result: Result,
+    *,
+    split: Split,
+    test: Split | None,
+    before: nn.Module,
+    before_stage2: BeforeStage2 | None,
+    device: torch.device,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the record, and what stays private beside it: the proofs, and which samples were in which subset."""
+    if result.scores is None:
+        raise ValueError("a record needs scores")
+    record, proofs = make_record(
+        request,
+        config=folder.config,
+        before=before,
+        after=result.model,
+        split=split,
+        scores=result.scores,
+        cost=result.cost,
+        begun=folder.begun,
+        device=device,
+        before_stage2=before_stage2,
+    )
+    private = {PROOFS: _indented(proofs), SPLIT: split.to_json()}
+    if test is not None:
+        private[TEST_SPLIT] = test.to_json()
+    return {NAME: _indented(record)}, private
 
 
 def _between(

@@ -18,7 +18,7 @@ from unweave.benchmarks.benchmark import Options
 from unweave.errors import UsageError
 from unweave.settings import setting
 
-LONGEST = 64  # tokens of a sentence; what is longer is cut
+SMALL_LONGEST = 32  # words of a sentence
 SMALL_WORDS = 2_000
 # Upstream's algorithms with steps for a pretrained encoder: theirs are for convolutional networks from scratch. Where
 # the data to forget makes few steps (ascent, DELETE), they are longer.
@@ -40,15 +40,20 @@ class EncoderOptions(Options):
     """What can be chosen of a benchmark of sentences."""
 
     model: str = setting(
-        "minilm", help="A transformers folder (also inside --data) or Hub name (OWNER/NAME), or MODULE:FUNCTION."
+        "minilm",
+        help="A transformers folder (also inside --data), a Hub name (sentence-transformers/all-MiniLM-L6-v2, "
+        "microsoft/mpnet-base), or MODULE:FUNCTION.",
     )
     tokenizer: str = setting("", help="Whose tokenizer, where it is not the model's own; folder or Hub name.")
 
 
-def encode(texts: Mapping[str, Sequence[str]], options: EncoderOptions, data: str | None) -> dict[str, dict[str, Any]]:
+def encode(
+    texts: Mapping[str, Sequence[str]], options: EncoderOptions, data: str | None, *, longest: int
+) -> dict[str, dict[str, Any]]:
     """Return the sentences of every part as padded tensors ``input_ids`` and ``attention_mask``.
 
-    All of them have the length of the longest, so that they are tokenised once and stay on the device.
+    All of them have the length of the longest, ``longest`` tokens at most, so that they are tokenised once and stay on
+    the device. What is longer is cut: a few outliers would make every batch wider.
     """
     if options.small:
         return encode_words(texts)
@@ -61,7 +66,7 @@ def encode(texts: Mapping[str, Sequence[str]], options: EncoderOptions, data: st
     found = {}
     for part, sentences in texts.items():
         encoded = tokenizer(
-            list(sentences), padding="longest", truncation=True, max_length=LONGEST, return_tensors="pt"
+            list(sentences), padding="longest", truncation=True, max_length=longest, return_tensors="pt"
         )
         found[part] = {name: encoded[name] for name in ("input_ids", "attention_mask")}
     return found
@@ -89,9 +94,11 @@ def encode_words(texts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Tens
     number = {word: place + 2 for place, (word, _) in enumerate(counts.most_common(SMALL_WORDS))}
     found = {}
     for part, sentences in texts.items():
-        rows = [[number.get(word, 1) for word in sentence.lower().split()][:LONGEST] or [1] for sentence in sentences]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        rows = [
+            [number.get(word, 1) for word in sentence.lower().split()][:SMALL_LONGEST] or [1] for sentence in sentences
+        ]
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
         found[part] = {"input_ids": ids, "attention_mask": (ids > 0).long()}
     return found
 
@@ -112,7 +119,7 @@ def small_encoder(classes: int) -> nn.Module:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=96,
-        max_position_embeddings=LONGEST,
+        max_position_embeddings=SMALL_LONGEST,
         num_labels=classes,
     )
     return transformers.BertForSequenceClassification(config)  # type: ignore[no-any-return]

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, app, chosen_options, out_console, say
-from unweave.cli.auditing import OfBenchmark, Original, Source, SplitFile
+from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console, say
+from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
 from unweave.files import read_json, read_tensors, write_whole
 from unweave.record import (
@@ -37,6 +37,7 @@ from unweave.record import (
     read_record,
     require_record,
 )
+from unweave.report.record_page import drift_rows, write_record_page
 from unweave.split import Split
 
 record_app = typer.Typer(
@@ -47,6 +48,7 @@ record_app = typer.Typer(
 app.add_typer(record_app, name="record")
 
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record.json, or the folder of a run.")]
+Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")]
 ProofsFile = Annotated[Path | None, typer.Option("--proofs", help=f"The private {PROOFS}. Default: beside the record.")]
 
 
@@ -70,13 +72,12 @@ def keygen(
 
 @record_app.command()
 def show(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")],
+    files: Records,
     as_json: AsJson = False,
 ) -> None:
     """Print records for a person to read; of a chain, also how kept data drifted over its requests."""
     records = [_read(path) for path in files]
-    drift = [records[0]["drift"], *([record["drift"][-1]] for record in records[1:] if record["drift"])]
-    rows = records[-1]["drift"] if len(records) == 1 else [row for part in drift for row in part]
+    rows = drift_rows(records)
     if as_json:
         typer.echo(json.dumps({"records": records, "drift": rows}))
         return
@@ -84,6 +85,18 @@ def show(
         typer.echo(describe(record) + "\n")
     if len(rows) > 1:
         typer.echo(describe_drift(rows))
+
+
+@record_app.command()
+def page(
+    files: Records,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+) -> None:
+    """Write records as one page to hand to a person; of a chain, with how kept data drifted."""
+    if out.exists():
+        raise UsageError(f"{out} exists already. Choose another --out.")
+    write_record_page(out, [_read(path) for path in files])
+    out_console.print(f"Page: {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 @record_app.command()

@@ -96,7 +96,7 @@ class Constrained(Phase):
         s = self.settings
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
-        self.forget = bench.batches("forget", size=s.forget_batch)
+        self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
         self.steps = s.epochs * len(self.adjacent)
         chance = math.log(bench.classes(self.forget))
         if s.target <= chance:

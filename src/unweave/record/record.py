@@ -36,9 +36,9 @@ from unweave.record.fingerprints import (
 )
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
-from unweave.split import Split
+from unweave.split import EVERY, Split
 
-NAME, PROOFS = "record.json", "forget-proofs.json"
+NAME = "record.json"
 TEXT_LENGTH = 100_000
 
 
@@ -129,7 +129,7 @@ def make_record(
         "split": {
             "hash": salted_split(split, salt),
             "samples": len(split.samples),
-            **{subset: len(split[subset]) for subset in ("forget", "adjacent", "remote")},
+            **{subset: len(split[subset]) for subset in EVERY},
         },
         "forget": {
             "count": len(forget.rows),
@@ -161,6 +161,7 @@ def make_record(
         "root": forget.root,
         "split_salt": salt.hex(),
         "samples": samples,
+        "forgotten": split.forgotten.tolist(),
     }
 
 
