@@ -16,7 +16,8 @@ from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
 from unweave.forms import COUNT, OBJECT, TEXT, require_form
 from unweave.methods import find_method
-from unweave.output import SPLIT, TEST_SPLIT, between_stages, load_weights
+from unweave.output import between_stages, load_weights
+from unweave.record import SPLIT, TEST_SPLIT
 from unweave.split import Split
 
 CONFIG = {
