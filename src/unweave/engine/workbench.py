@@ -34,6 +34,7 @@ from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
 from unweave.split import Split
+from unweave.trees import join, shapes
 
 Mode = Literal["eval", "train"]
 
@@ -124,6 +125,16 @@ class Workbench:
     def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the loss of every sample, with gradient where gradients are on."""
         return self._run(self.loss, batch, model)
+
+    def losses_together(self, *batches: Batch) -> list[Tensor]:
+        """Return the losses of several batches, from one forward pass where that changes nothing.
+
+        It would in training mode, where samples of a batch depend on each other, and cannot be where shapes differ.
+        """
+        if self.model.training or len({shapes(batch.data) for batch in batches}) > 1:
+            return [self.losses(batch) for batch in batches]
+        both = Batch(rows=torch.cat([b.rows for b in batches]), data=join([b.data for b in batches]))
+        return list(self.losses(both).split([len(batch) for batch in batches]))
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
