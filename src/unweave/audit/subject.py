@@ -108,8 +108,7 @@ def _config(path: Path | None) -> dict[str, Any]:
         require_form(content, CONFIG, "config.json")
     except UsageError as error:
         raise UsageError(f"{path} is no folder of a run: {error}") from error
-    found: dict[str, Any] = content
-    return found
+    return {name: value for name, value in content.items() if value is not None}
 
 
 def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mapping[str, Any]:
