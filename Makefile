@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: bench scaling demo test lint types check-tests package picture clean
+.PHONY: bench scaling demo test lint types check-tests package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -26,8 +26,9 @@ lint: $(READY)
 types: $(READY)
 	$(RUN) -m mypy
 
+# Several processes with one thread each: torch's threads would get in each other's way.
 check-tests: $(READY)
-	$(RUN) -m pytest
+	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile
 
 # How many times faster than the released loop's way of working, in minutes; with a GPU, also how well it is used.
 # `make bench OUT=results/speed` writes what was measured.
@@ -47,5 +48,9 @@ package: $(READY)
 picture: demo
 	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
 
+# The committed report and numbers of every named study on the digits.
+gallery: $(READY)
+	$(RUN) tools/gallery.py
+
 clean:
-	rm -rf $(VENV) dist unweave-demo
+	rm -rf $(VENV) dist unweave-demo study

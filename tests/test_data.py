@@ -67,7 +67,14 @@ def test_a_method_reads_only_what_it_needs(data, split, model):
     guarded = Counted(data, forbidden=split.forget.tolist())
     unlearn(model, Split(guarded, split.forget, split.adjacent, split.remote), method="ft", device="cpu", epochs=1)
     guarded = Counted(data, forbidden=[*split.adjacent.tolist(), *split.remote.tolist()])
-    unlearn(model, Split(guarded, split.forget, split.adjacent, split.remote), method="ga", device="cpu", epochs=1)
+    unlearn(
+        model,
+        Split(guarded, split.forget, split.adjacent, split.remote),
+        method="ga",
+        device="cpu",
+        epochs=1,
+        limits=None,
+    )
 
 
 def test_labels_are_read_without_decoding_hugging_face_inputs():
@@ -143,7 +150,7 @@ def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split,
 
     wrong = Split(Watched((data[0], labels)), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="Sample 40 has the label 7"):
-        unlearn(model, wrong, method="ft", device="cpu", batch_size=8)
+        unlearn(model, wrong, method="ft", device="cpu", batch_size=8, limits=None)
     assert largest <= 16, "a check must not read more at once than a batch or a probe"
 
 

@@ -255,6 +255,18 @@ def test_variants_are_shown_when_asked_for(page, frame):
     assert page.run("return document.getElementById('tradeoff-show').value") == "methods"
 
 
+def test_every_number_of_a_studys_section_is_the_stores(page, frame):
+    rows = page.run("""return [...document.querySelectorAll('[data-study="comparison"] tbody tr')].map(
+        (row) => [...row.children].map((cell) => cell.textContent))""")
+    assert {name for name, *_ in rows} == {label(*key) for key in METHODS} | {label("two-stage", EXTRA)}
+    for name, _, *texts in rows:
+        own = frame[[label(row.method, row.variant) == name for row in frame.itertuples()]]
+        for text, (split, subset) in zip(texts, CELLS, strict=True):
+            place = (own.split == split) & (own.subset == subset) & (own.metric == "accuracy")
+            values = 100 * own[place].value
+            assert text == f"{values.mean():.1f} ± {values.std():.1f}"
+
+
 def test_the_last_stage_step_by_step(page, study):
     lines = dict(page.run("return Chart.getChart('dynamics-chart').data.datasets.map((d) => [d.label, d.data])"))
     assert set(lines) == {"two-stage", label("two-stage", EXTRA)}

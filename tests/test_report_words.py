@@ -28,6 +28,7 @@ def test_the_verdict_follows_the_numbers(tmp_path):
         ("three", ""): (0.21, 0.99, 0.99),
         ("four", ""): (0.0, 0.94, 0.99),
         ("five", ""): (0.9, 0.99, 0.99),
+        ("six", ""): (0.04, 0.98, 0.98),
     }
     found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
     points = dict(found.points)
@@ -35,11 +36,12 @@ def test_the_verdict_follows_the_numbers(tmp_path):
     assert points["Collapsed"].startswith("two loses")
     assert points["Paid with neighbours"].startswith("four:")
     assert points["Forgot in part"].startswith("three (")
+    assert points["Forgot and kept too"].startswith("six (")
     assert points["Hardly forgot"].startswith("five:")
     assert "is three," in points["Against retraining"]
     swapped = dict(zip(methods, [*list(methods.values())[:2], *list(methods.values())[:1:-1]], strict=True))
     again = verdict(read_results(make_study(tmp_path / "b", methods=swapped, failures=False)))
-    assert again.headline.startswith("five forgets and keeps")
+    assert again.headline.startswith("six forgets and keeps")
 
 
 def test_the_verdict_admits_what_it_cannot_say(tmp_path):

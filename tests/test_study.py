@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.tiny import tiny
-from unweave import UsageError
+from unweave import UsageError, Watch, unlearn
 from unweave.benchmarks import find_benchmark
 from unweave.methods import METHODS
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
@@ -184,6 +184,22 @@ def test_watching_changes_nothing_but_the_history(finished, tmp_path):
         assert ours[ours.metric == metric].value.tolist() == theirs[theirs.metric == metric].value.tolist() != []
 
 
+def test_watching_costs_nothing(model, split, monkeypatch):
+    looks = []
+
+    def slow(self, *_):
+        time.sleep(0.02)
+        looks.append(None)
+        return {"forget_accuracy": 0.0}
+
+    monkeypatch.setattr("unweave.evaluation.watch.Watcher.look", slow)
+    model.train()
+    result = unlearn(model, split, method="ga", epochs=40, watch=Watch(every=1), device="cpu")
+    assert len(looks) == len(result.history) == 40
+    assert result.cost.seconds < 0.02 * len(looks)
+    assert all(module.training for module in result.model.modules())
+
+
 def test_every_cell_is_compared_with_the_retrained_models_of_other_seeds(finished):
     frame = pd.read_parquet(finished / "results.parquet")
     tow = frame[frame.metric == "tow"].set_index(["method", "variant", "seed"]).value
@@ -207,7 +223,7 @@ def test_the_originals_are_trained_once_and_shared(finished):
 
 
 def test_a_time_limit_leaves_everything_to_the_next_start(tmp_path, monkeypatch):
-    cells = plan(["original", "retrain", "two-stage"], seeds=1, benchmark=tiny())
+    cells = plan(["original", "retrain", "two-stage"], seeds=1, benchmark=tiny(), watch=True)
     whole = run_study(tiny(), cells, tmp_path / "whole", device="cpu")
     clock = [0.0]
     monkeypatch.setattr("unweave.study.study.time.monotonic", lambda: clock.__setitem__(0, clock[0] + 1) or clock[0])
@@ -222,6 +238,8 @@ def test_a_time_limit_leaves_everything_to_the_next_start(tmp_path, monkeypatch)
     assert not list((tmp_path / "pieces").rglob("*.unfinished"))
     run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # time may have been over before the last comparison
     pd.testing.assert_frame_equal(table(tmp_path / "pieces"), table(whole.folder))
+    for path in whole.folder.glob("cells/*/history.jsonl"):
+        assert path.read_text() == (tmp_path / "pieces" / path.relative_to(whole.folder)).read_text()
 
 
 @pytest.mark.parametrize(("keep", "left"), [("originals", 1), ("none", 0)])

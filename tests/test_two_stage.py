@@ -266,7 +266,11 @@ def test_the_velocity_is_the_direction_that_was_taken_and_is_orthogonal_to_the_s
     for number in range(5):
         before = [parameter.detach().clone() for parameter in bench.parameters]
         remote = bench.gradient(bench.losses(b).mean() for b in phase.remote.several(number, 10))
-        forget = bench.gradient(phase._protected(phase.forget.several(number, 10))) if number else None
+        forget = (
+            bench.gradient(phase._protected("forget", phase.to_forget["forget"].several(number, 10)))
+            if number
+            else None
+        )
         phase.step(number)
         for start, step, end in zip(before, phase.velocity, bench.parameters, strict=True):
             assert torch.allclose(start - 0.1 * step, end, atol=1e-6)

@@ -24,7 +24,7 @@ def problem():
 
 
 def settings(**values):
-    return UnweaveSettings(**({"learning_rate": 1e-2, "epochs": 20, "adjacent_batch": 12, "remote_batch": 40} | values))
+    return UnweaveSettings(**({"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40} | values))
 
 
 def begun(model, split, chosen):

@@ -31,12 +31,14 @@ from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
-from unweave.evaluation import Look, Scores, Watch, evaluate, predict
+from unweave.evaluation import BeforeStage2, Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
+    SPLIT,
+    TEST_SPLIT,
     OutputFolder,
     between_stages,
     load_weights,
@@ -47,6 +49,7 @@ from unweave.output import (
 from unweave.record import NAME, PROOFS, Request, make_record
 from unweave.settings import Settings
 from unweave.split import Split
+from unweave.tracking import Tracking, check_trackers
 
 __all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
 
@@ -90,6 +93,7 @@ def unlearn(
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
+    earlier: Sequence[Split] = (),
     checkpoint_seconds: float = EVERY_SECONDS,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
@@ -97,6 +101,8 @@ def unlearn(
     judge: Split | None = None,
     look: Look | None = None,
     stop: Callable[[], bool] | None = None,
+    track: Sequence[str] = (),
+    track_folder: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
@@ -108,7 +114,8 @@ def unlearn(
     sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
     `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
-    also has a deletion record.
+    also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
+    they forgot stays forgotten (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
@@ -119,7 +126,8 @@ def unlearn(
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
     for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
-    can be resumed.
+    can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the history
+    under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output folder).
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -129,10 +137,11 @@ def unlearn(
     """
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
+    split = split.after(*earlier) if earlier else split
     chosen.check(split)
+    check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    if isinstance(request, Mapping):
-        request = Request(**request)
+    request = Request(**request) if isinstance(request, Mapping) else request
     if request is not None:
         request.check(model, out)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
@@ -169,8 +178,10 @@ def unlearn(
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
+    tell = None
     try:
-        guard = Guard(bench, limits) if limits else None
+        guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
+        tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,
             phases,
@@ -180,6 +191,7 @@ def unlearn(
             watch=Watcher(watch, judge, test) if watch else None,
             stop=stop,
             guard=guard,
+            tell=tell,
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
@@ -201,23 +213,14 @@ def unlearn(
         checks = tuple(guard.checks) if guard else ()
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            stages = _between(folder.checkpoints, phases, model, judge, where)
+            stages = _between(folder.checkpoints, phases, model, judge, where, precision)
             files = _files(result, stages)
             private: dict[str, str] = {}
             if request:
-                record, proofs = make_record(
-                    request,
-                    config=config,
-                    before=model,
-                    after=result.model,
-                    split=split,
-                    scores=scores,
-                    cost=bench.cost,
-                    begun=folder.begun,
-                    device=where,
-                    before_stage2=between,
+                record, private = _record_files(
+                    request, folder, result, split=split, test=test, before=model, before_stage2=between, device=where
                 )
-                files[NAME], private[PROOFS] = _indented(record), _indented(proofs)
+                files |= record
             folder.finish(result.model.state_dict(), files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
@@ -225,7 +228,23 @@ def unlearn(
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise
+    finally:
+        if tell:
+            tell.close()
     return result
+
+
+def _tracking(
+    track: Sequence[str],
+    folder: str | os.PathLike[str] | None,
+    out: str | os.PathLike[str] | None,
+    config: Mapping[str, Any],
+) -> Tracking | None:
+    if not track:
+        return None
+    place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
+    name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
+    return Tracking(track, name=name, folder=place, config=config)
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
@@ -235,6 +254,56 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
     }
+
+
+def _record_files(
+    request: Request,
+    folder: OutputFolder,
+    result: Result,
+    *,
+    split: Split,
+    test: Split | None,
+    before: nn.Module,
+    before_stage2: BeforeStage2 | None,
+    device: torch.device,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the record, and what stays private beside it: the proofs, and which samples were in which subset."""
+    if result.scores is None:
+        raise ValueError("a record needs scores")
+    record, proofs = make_record(
+        request,
+        config=folder.config,
+        before=before,
+        after=result.model,
+        split=split,
+        scores=result.scores,
+        cost=result.cost,
+        begun=folder.begun,
+        device=device,
+        before_stage2=before_stage2,
+    )
+    private = {PROOFS: _indented(proofs), SPLIT: split.to_json()}
+    if test is not None:
+        private[TEST_SPLIT] = test.to_json()
+    return {NAME: _indented(record)}, private
+
+
+def _between(
+    checkpoints: Checkpoints,
+    phases: Sequence[Phase],
+    model: nn.Module,
+    split: Split,
+    device: torch.device,
+    precision: Precision,
+) -> dict[str, Any]:
+    """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept there."""
+    found = {}
+    for number, weights in checkpoints.between():
+        between = copy.deepcopy(model)
+        between.load_state_dict(weights)
+        predictions = predict(between, split.samples, split.rows("forget"), device=device, precision=precision)
+        found[phases[number].name] = accuracy_and_losses(predictions)
+    return found
 
 
 def _indented(content: Any) -> str:
@@ -263,16 +332,3 @@ def check_request(
         if resume and not work.exists():
             raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
     return pick_device(device)
-
-
-def _between(
-    checkpoints: Checkpoints, phases: Sequence[Phase], model: nn.Module, split: Split, device: torch.device
-) -> dict[str, Any]:
-    """Return accuracy and losses of the forget samples after each phase but the last, from its kept weights."""
-    found = {}
-    for phase, weights in zip(phases[:-1], checkpoints.between(len(phases)), strict=True):
-        between = copy.deepcopy(model)
-        between.load_state_dict(weights)
-        predictions = predict(between, split.samples, split.rows("forget"), device=device)
-        found[phase.name] = accuracy_and_losses(predictions)
-    return found

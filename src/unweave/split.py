@@ -21,9 +21,12 @@ from torch import Tensor, nn
 
 from unweave.data import Collate, Samples
 from unweave.errors import UsageError, unknown
+from unweave.files import read_json, write_whole
+from unweave.forms import COUNT, LIST, TEXT, require_form
 from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
 
 SUBSETS = ("forget", "adjacent", "remote")
+EVERY = (*SUBSETS, "forgotten")
 Subset: TypeAlias = Literal["forget", "adjacent", "remote"]
 Indices: TypeAlias = "Sequence[int] | range | Tensor | np.ndarray[Any, Any]"
 Condition: TypeAlias = "Indices | Callable[[Any], bool]"
@@ -36,7 +39,8 @@ class Split:
     ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
     mapping of tensors with ``"labels"``; nothing of it is copied. ``remote=None`` means every sample that is
     in neither of the others. ``collate`` turns a list of samples into a batch (for text: a padding collator).
-    Empty subsets are refused unless ``allow_empty=True``, which suits test data that lacks one of them.
+    Empty subsets are refused unless ``allow_empty=True``, which suits test data that lacks one of them. ``forgotten``
+    are samples that earlier requests already made the model forget: no kept data, and to stay forgotten (`after`).
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Split:
         adjacent: Indices,
         remote: Indices | None = None,
         *,
+        forgotten: Indices = (),
         collate: Collate | None = None,
         allow_empty: bool = False,
     ) -> None:
@@ -53,20 +58,21 @@ class Split:
         size = len(self.samples)
         self.forget = _indices("forget", forget, size)
         self.adjacent = _indices("adjacent", adjacent, size)
+        self.forgotten = _indices("forgotten", forgotten, size)
         if remote is None:
-            taken = np.concatenate([self.forget, self.adjacent])
+            taken = np.concatenate([self.forget, self.adjacent, self.forgotten])
             remote = np.setdiff1d(np.arange(size), taken)
         self.remote = _indices("remote", remote, size)
         self._check(allow_empty)
 
     def _check(self, allow_empty: bool) -> None:
-        for index, name in enumerate(SUBSETS):
-            if len(self[name]) == 0 and not allow_empty:
+        for index, name in enumerate(EVERY):
+            if len(self[name]) == 0 and not allow_empty and name in SUBSETS:
                 raise UsageError(
                     f"The {name} set is empty. Give it at least one sample"
                     + (" (Split.by_neighbours finds adjacent data)." if name == "adjacent" else ".")
                 )
-            for other in SUBSETS[index + 1 :]:
+            for other in EVERY[index + 1 :]:
                 both = np.intersect1d(self[name], self[other])
                 if len(both):
                     raise UsageError(
@@ -172,15 +178,49 @@ class Split:
             self.forget,
             np.concatenate([np.setdiff1d(self.adjacent, moved["adjacent"]), moved["remote"]]),
             np.concatenate([np.setdiff1d(self.remote, moved["remote"]), moved["adjacent"]]),
+            forgotten=self.forgotten,
         )
+
+    def after(self, *earlier: Split) -> Split:
+        """Return the split for a model from which earlier ones have been unlearned.
+
+        What they forgot is no longer kept data; it is *forgotten*, and the two-stage method sees that it stays so.
+
+        >>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> first, second = Split(data, forget=[0], adjacent=[1, 2]), Split(data, forget=[3], adjacent=[4, 5])
+        >>> print(second.after(first))
+        Split of 6 samples: 1 forget, 2 adjacent, 2 remote, 1 forgotten
+        """
+        for other in earlier:
+            if len(other.samples) != len(self.samples):
+                raise UsageError(
+                    f"An earlier split is of {len(other.samples)} samples, but this one of {len(self.samples)}. "
+                    "They must be of one data set."
+                )
+        gone = np.unique(
+            np.concatenate([self.forgotten, *(other[name] for other in earlier for name in ("forget", "forgotten"))])
+        )
+        gone = np.setdiff1d(gone, self.forget)
+        kept = (np.setdiff1d(self[name], gone) for name in ("adjacent", "remote"))
+        return Split(self.samples, self.forget, *kept, forgotten=gone)
 
     # What it knows
 
     def __getitem__(self, subset: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if subset not in SUBSETS:
-            raise unknown("subset", subset, SUBSETS)
+        if subset not in EVERY:
+            raise unknown("subset", subset, EVERY)
         indices: np.ndarray[Any, np.dtype[np.int64]] = getattr(self, subset)
         return indices
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its subsets; *forgotten* is one where earlier requests forgot something."""
+        return EVERY if len(self.forgotten) else SUBSETS
+
+    @property
+    def to_forget(self) -> tuple[str, ...]:
+        """The names of the subsets that the model must not know: *forget* and, if there is one, *forgotten*."""
+        return tuple(name for name in self.names if name in ("forget", "forgotten"))
 
     def rows(self, *subsets: str) -> Tensor:
         """Return the positions of one or several subsets together, in the order of the data set."""
@@ -208,7 +248,7 @@ class Split:
     def hash(self) -> str:
         """A fingerprint of which sample is in which subset (not of the samples' content)."""
         digest = hashlib.sha256(f"{len(self.samples)}".encode())
-        for subset in SUBSETS:
+        for subset in self.names:
             digest.update(subset.encode() + self[subset].astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -218,49 +258,54 @@ class Split:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in SUBSETS)
+        sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in self.names)
         return f"Split of {len(self.samples)} samples: {sizes}"
 
     # To and from a file
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the indices as JSON, whole or not at all."""
+        write_whole(Path(path), self.to_json().encode())
+
+    def to_json(self) -> str:
+        """Return the indices as JSON, as `save` writes them."""
         content = {**FORMAT, "samples": len(self.samples), "hash": self.hash}
-        content |= {subset: self[subset].tolist() for subset in SUBSETS}
-        target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(json.dumps(content) + "\n")
-        partial.replace(target)
+        return json.dumps(content | {subset: self[subset].tolist() for subset in self.names}) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], dataset: Any, *, collate: Collate | None = None) -> Split:
         """Read indices that `save` wrote (or that you wrote in its form) for this data set."""
         content = _read_json(Path(path))
-        samples = Samples(dataset, collate=collate)
+        samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
         if content["samples"] != len(samples):
             raise UsageError(
                 f"{path} was made for {content['samples']} samples, but the data set has {len(samples)}. "
                 "Use the data set that the split was made from."
             )
-        split = cls(samples, *(content[subset] for subset in SUBSETS), allow_empty=True)
+        for subset in (*SUBSETS, "forgotten"):
+            if len(content.get(subset) or ()) > len(samples):
+                raise UsageError(f"{path} names more {subset} samples than the data set has.")
+        split = cls(
+            samples,
+            *(content[subset] for subset in SUBSETS),
+            forgotten=content.get("forgotten") or (),
+            allow_empty=True,
+        )
         if content.get("hash", split.hash) != split.hash:
             raise UsageError(f"{path} does not match its own hash: it was changed or damaged.")
         return split
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as a split file: {error}") from error
+    content: Any = read_json(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
         raise UsageError(f'{path} is no split file: it lacks the line "format": "{FORMAT["format"]}".')
     if content.get("version") != FORMAT["version"]:
         raise UsageError(f"{path} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
-    for name in ("samples", *SUBSETS):
-        if name not in content:
-            raise UsageError(f"{path} lacks the entry {name!r}.")
-    return content
+    form = {"samples": COUNT, **dict.fromkeys(SUBSETS, LIST), "forgotten?": LIST, "hash?": TEXT}
+    require_form(content, form, str(path))
+    found: Mapping[str, Any] = content
+    return found
 
 
 def _indices(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -29,7 +29,8 @@ from unweave.evaluation.attack import FEWEST
 from unweave.evaluation.predictions import array
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
-from unweave.files import write_whole
+from unweave.files import read_json, read_tensors, write_whole
+from unweave.forms import OBJECT, require_form
 from unweave.run import unlearn
 from unweave.split import Split
 
@@ -93,7 +94,7 @@ def make_shadows(
     for number in range(count):
         file = folder / f"shadow-{number:04d}.safetensors" if folder else None
         if file is not None and file.exists():
-            made.append(safetensors.torch.load_file(file))
+            made.append(read_tensors(file))
             continue
         say(f"shadow model {number + 1} of {count}")
         seen = {subset: marks[number] for subset, marks in halves.items()}
@@ -201,10 +202,8 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
     if not file.exists():
         write_whole(file, (json.dumps(kind, indent=2) + "\n").encode())
         return
-    try:
-        before = json.loads(file.read_text())
-    except ValueError as error:
-        raise UsageError(f"{file} cannot be read ({error}). Remove the folder.") from error
+    before = read_json(file)
+    require_form(before, OBJECT, str(file))
     changed = sorted(key for key, value in json.loads(json.dumps(kind)).items() if before.get(key) != value)
     if changed:
         raise UsageError(f"{folder} holds shadow models with another {', '.join(changed)}. Choose another folder.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,20 @@ from torch import nn
 from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
+from unweave.files import read_json
+from unweave.forms import COUNT, OBJECT, TEXT, require_form
 from unweave.methods import find_method
-from unweave.output import between_stages, load_weights
+from unweave.output import SPLIT, TEST_SPLIT, between_stages, load_weights
 from unweave.split import Split
+
+CONFIG = {
+    "benchmark?": TEXT,
+    "options?": OBJECT,
+    "method?": TEXT,
+    "settings?": OBJECT,
+    "seed?": COUNT,
+    "split?": TEXT,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +73,15 @@ def load_subject(
     name = benchmark or config.get("benchmark")
     if path is None or name is None:
         raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
-    known_options = config.get("options", {}) if config.get("benchmark") == name else {}
-    chosen = find_benchmark(name, data=data, options=options or known_options)
+    if not options and config.get("benchmark") == name:
+        options = _harmless(config.get("options") or {}, data, path)
+    chosen = find_benchmark(name, data=data, options=options)
     task = chosen.load()
-    train = Split.load(split, task.train.samples.dataset) if split else task.train
-    if "split" in config and split is None and config["split"] != train.hash:
+    own, own_test = path / SPLIT, path / TEST_SPLIT
+    split = split or (own if own.exists() else None)
+    train = Split.load(split, task.train.samples) if split else task.train
+    test = Split.load(own_test, task.test.samples) if own_test.exists() else task.test
+    if "split" in config and config["split"] != train.hash and split in (None, own):
         raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
     by = find_method(method or config.get("method", "original"))
     known = config.get("method") == by.name
@@ -75,7 +89,7 @@ def load_subject(
     return Subject(
         model=load_weights(chosen.model(), path),
         train=train,
-        test=task.test,
+        test=test,
         benchmark=chosen,
         method=by.name,
         settings=settings,
@@ -89,10 +103,31 @@ def _config(path: Path | None) -> dict[str, Any]:
     if path is None or not path.is_dir():
         return {}
     try:
-        content = json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no folder of a run: its config.json cannot be read ({error}).") from error
-    return content if isinstance(content, dict) else {}
+        content = read_json(path / "config.json")
+        require_form(content, CONFIG, "config.json")
+    except UsageError as error:
+        raise UsageError(f"{path} is no folder of a run: {error}") from error
+    found: dict[str, Any] = content
+    return found
+
+
+def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mapping[str, Any]:
+    """Return options that a run's folder brought, unless one would run code, leave the data folder or use the network.
+
+    The folder may be a stranger's. What its owner meant can be said again on the command line.
+    """
+    for name, value in options.items():
+        if not isinstance(value, str):
+            continue
+        here = [Path(value), *([Path(data) / value] if data else [])]
+        is_there = any((folder / "config.json").exists() for folder in here)
+        leads_out = Path(value).is_absolute() or ".." in Path(value).parts
+        if ":" in value or leads_out or ("/" in value and not is_there):
+            raise UsageError(
+                f"{path}/config.json has the option {name}={value!r}, which names code, a place outside the data "
+                f"folder or the Hub. If you trust it, say so yourself: --option {name}={value}"
+            )
+    return options
 
 
 def _call(source: str) -> tuple[nn.Module, Split, Split | None]:

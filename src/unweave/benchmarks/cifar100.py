@@ -108,7 +108,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
     model: Any
     if options.small:
         model = partial(_small_resnet, options.size)
-        initial = "random (small)"
+        initial = "random"
         recipe, settings = RECIPE, small_settings()
     elif options.size == 224:
         network = networks.image_network(options.model, classes=CLASSES, data=data)

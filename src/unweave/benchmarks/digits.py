@@ -80,12 +80,12 @@ SETTINGS: MethodSettings = {
         "default": {
             "learning_rate": 3e-3,
             "epochs": 12,
-            "adjacent_batch": 64,
+            "batch_size": 64,
             "remote_batch": 256,
             "remote_batches": 2,
         }
     },
-    # The rest: official algorithms, values chosen by tools/sweep_digits.py on held-out training data.
+    # The rest: official algorithms, values chosen on held-out training data, as tools/sweep.py does.
     "ft": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
     "ga": {"official": {"optimizer": "adam", "learning_rate": 2e-4, "epochs": 7, "batch_size": 64}},
     "l1-sparse": {"official": {"learning_rate": 0.03, "sparsity": 2e-3, "batch_size": 64}},

@@ -15,6 +15,7 @@ from unweave.errors import unknown
 class Hierarchy:
     """The fine classes of a data set, in the order of their labels, and the superclass of each."""
 
+    codes: tuple[str, ...]  # what the data set calls them: a number, or that of WordNet
     classes: tuple[str, ...]
     superclasses: tuple[str, ...]  # in the order of their labels
     parent: tuple[int, ...]  # the superclass of every class
@@ -32,6 +33,7 @@ class Hierarchy:
         rows = list(csv.DictReader(lines))
         order = _order(text) or tuple(sorted({row["superclass"] for row in rows}))
         return cls(
+            codes=tuple(row["class"] for row in rows),
             classes=tuple(row["name"] for row in rows),
             superclasses=order,
             parent=tuple(order.index(row["superclass"]) for row in rows),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from unweave.errors import UsageError
@@ -132,7 +133,7 @@ def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn
             model = getattr(transformers, auto).from_pretrained(
                 folder, num_labels=classes, dtype=torch.float32, ignore_mismatched_sizes=True, use_safetensors=True
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise UsageError(f"The model {source!r} cannot be loaded: {error}") from error
     return model  # type: ignore[no-any-return]
 

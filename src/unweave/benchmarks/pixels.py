@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,5 +76,6 @@ def _keep(file: Path, pixels: Any) -> None:
             np.save(target, pixels, allow_pickle=False)
         partial.replace(file)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         warnings.warn(f"Decoded images cannot be kept in {file.parent} ({error}); set UNWEAVE_CACHE.", stacklevel=3)

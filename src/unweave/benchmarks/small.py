@@ -10,10 +10,10 @@ from unweave.methods.descent import DescentSettings
 
 RECIPE = DescentSettings(optimizer="adam", learning_rate=2e-3, epochs=4, batch_size=64)
 TWO_STAGE = {
-    "stage1_learning_rate": 1e-4,
+    "stage1_learning_rate": 2e-5,
     "stage1_remote_batch": 128,
-    "stage2_learning_rate": 1e-4,
-    "stage2_epochs": 2,
+    "stage2_learning_rate": 1e-3,
+    "stage2_epochs": 3,
     "stage2_adjacent_batch": 64,
     "stage2_forget_batch": 64,
     "stage2_remote_batch": 128,
@@ -26,6 +26,6 @@ def small_settings() -> MethodSettings:
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, method in all_methods().items():
         known = {row["name"] for row in method.settings.describe()}
-        short = {"epochs": 1, **({"batch_size": 128} if "batch_size" in known else {})} if "epochs" in known else {}
+        short = {"epochs": 1, "batch_size": 128} if "epochs" in known else {}
         found[name] = dict.fromkeys(method.profiles, TWO_STAGE if "stage1_epochs" in known else short)
     return found

@@ -19,7 +19,7 @@ import torch
 from unweave.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
 from unweave.benchmarks.small import RECIPE, small_settings
 from unweave.benchmarks.sources import Source, few_of_each
-from unweave.benchmarks.text import EncoderOptions, classifier, encode, held_out
+from unweave.benchmarks.text import FOR_ENCODERS, EncoderOptions, classifier, encode, held_out
 from unweave.errors import UsageError, unknown
 from unweave.methods.descent import DescentSettings
 from unweave.settings import setting
@@ -38,6 +38,7 @@ GROUPS = (
 )
 TOXIC_ABOVE = 5.5
 TEST_SHARE, SPLIT_SEED = 0.1, 0
+LONGEST = 40  # tokens; 29 of the 8,960 sentences have more (MPNet's tokenizer)
 SMALL = 40  # sentences of each group and label
 
 
@@ -63,7 +64,7 @@ def load(options: ToxigenOptions, data: str | None) -> Task:
         texts, groups, toxic, kinds = texts[rows], groups[rows], toxic[rows], kinds[rows]
     chosen = held_out(texts, kinds.tolist(), share=TEST_SHARE, seed=SPLIT_SEED)
     parts = {"train": ~chosen, "test": chosen}
-    encoded = encode({part: texts[mask] for part, mask in parts.items()}, options, data)
+    encoded = encode({part: texts[mask] for part, mask in parts.items()}, options, data, longest=LONGEST)
     splits = {}
     for part, mask in parts.items():
         about = groups[mask] == GROUPS.index(options.forget)
@@ -108,7 +109,7 @@ STAGES = {
 RELEASED = {**STAGES, "momentum": 0.7, "confident_penalty": 1.0}
 # The annotated part has 1/28 of the sentences; so many more epochs make the same number of steps.
 SAME_STEPS = {"stage1_epochs": 28, "stage2_epochs": 40}
-SETTINGS: MethodSettings = {
+PROFILES: MethodSettings = {
     "two-stage": {"released": {**RELEASED, **SAME_STEPS, "alpha": 0.8}, "paper": {**STAGES, "stage2_epochs": 2}},
     "pgd": {"released": {**RELEASED, **SAME_STEPS}, "paper": {**STAGES, "stage2_epochs": 2}},
     "ft": {
@@ -147,6 +148,13 @@ SETTINGS: MethodSettings = {
         "paper": {"learning_rate": 0.01, "batch_size": 64},
         "released": {"learning_rate": 1e-5, "epochs": 3, "batch_size": 64},
     },
+}
+
+
+SETTINGS: MethodSettings = {
+    **{name: {"official": values, **PROFILES.get(name, {})} for name, values in FOR_ENCODERS.items()},
+    **{name: PROFILES[name] for name in ("two-stage", "pgd", "ssd")},
+    "unweave": {"default": {"learning_rate": 1e-3, "target": 5.0, "batch_size": 64, "remote_batch": 256}},
 }
 
 

@@ -83,6 +83,10 @@ RELEASED = {
 PRINTED = {**RELEASED, "stage2_epochs": 6, "stage2_adjacent_batch": 128}
 
 
+# Upstream's algorithms, where its step size is for a convolutional network and too long for a transformer.
+FOR_TRANSFORMERS = {"scrub": {"learning_rate": 1e-4, "weight_decay": 0.0}}
+
+
 def transformer_settings() -> MethodSettings:
     """Return the values of every method."""
     return {
@@ -97,6 +101,7 @@ def transformer_settings() -> MethodSettings:
             for profile in ("paper", "released")
         },
         "scrub": {
+            "official": FOR_TRANSFORMERS["scrub"],
             "paper": {"learning_rate": 1e-4},
             "released": {
                 "learning_rate": 5e-5,

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, app, chosen_options, out_console, say
+from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console, say
 from unweave.evaluation import QUESTIONS, Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="A safetensors file, or the folder of a run.")]
 OfBenchmark = Annotated[str | None, typer.Option("--benchmark", help="Whose data and model; a run folder knows.")]
-SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
 Source = Annotated[
     str | None,
     typer.Option("--from", metavar="MODULE:FUNCTION", help="Yours: returns (model, train, test)."),

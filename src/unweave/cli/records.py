@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, app, chosen_options, out_console, say
-from unweave.cli.auditing import OfBenchmark, Original, Source, SplitFile
+from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console, say
+from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
 from unweave.files import read_json, read_tensors, write_whole
 from unweave.record import (
@@ -37,6 +37,8 @@ from unweave.record import (
     read_record,
     require_record,
 )
+from unweave.report.record_page import drift_rows, write_record_page
+from unweave.split import Split
 
 record_app = typer.Typer(
     help="Show and check deletion records; prove that a sample was in one.",
@@ -46,6 +48,7 @@ record_app = typer.Typer(
 app.add_typer(record_app, name="record")
 
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record.json, or the folder of a run.")]
+Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")]
 ProofsFile = Annotated[Path | None, typer.Option("--proofs", help=f"The private {PROOFS}. Default: beside the record.")]
 
 
@@ -69,13 +72,12 @@ def keygen(
 
 @record_app.command()
 def show(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")],
+    files: Records,
     as_json: AsJson = False,
 ) -> None:
     """Print records for a person to read; of a chain, also how kept data drifted over its requests."""
     records = [_read(path) for path in files]
-    drift = [records[0]["drift"], *([record["drift"][-1]] for record in records[1:] if record["drift"])]
-    rows = records[-1]["drift"] if len(records) == 1 else [row for part in drift for row in part]
+    rows = drift_rows(records)
     if as_json:
         typer.echo(json.dumps({"records": records, "drift": rows}))
         return
@@ -83,6 +85,18 @@ def show(
         typer.echo(describe(record) + "\n")
     if len(rows) > 1:
         typer.echo(describe_drift(rows))
+
+
+@record_app.command()
+def page(
+    files: Records,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+) -> None:
+    """Write records as one page to hand to a person; of a chain, with how kept data drifted."""
+    if out.exists():
+        raise UsageError(f"{out} exists already. Choose another --out.")
+    write_record_page(out, [_read(path) for path in files])
+    out_console.print(f"Page: {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 @record_app.command()
@@ -120,13 +134,21 @@ def verify(
         subject = load_subject(
             model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
         )
-        checks.append(check_split(record, subject.train))
-        beside = proofs or _file(file).parent / PROOFS
-        if (proofs or beside.exists()) and record["forget"]["content"] == "tensors":
-            checks.append(check_forget(record, subject.train, read_proofs(beside)))
+        checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
         if recompute:
             checks.append(check_scores(record, examine(subject, device=device, say=say)))
     _print_checks(checks, as_json)
+
+
+def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
+    """Check the split and the forget samples, which only the holder of the private salts can."""
+    if not proofs.exists():
+        return [Check(name, None, f"needs {PROOFS} (--proofs)") for name in ("split", "forget samples")]
+    private = read_proofs(proofs)
+    found = [check_split(record, train, private)]
+    if record["forget"]["content"] != "tensors":
+        return [*found, Check("forget samples", None, "their content is not that of tensors: check it in Python")]
+    return [*found, check_forget(record, train, private)]
 
 
 def _check_weights(name: str, path: Path, check: Any) -> Check:
@@ -139,13 +161,14 @@ def _check_weights(name: str, path: Path, check: Any) -> Check:
 
 
 def _print_checks(checks: list[Check], as_json: bool) -> None:
-    broken = [check for check in checks if not check.holds]
+    broken = [check for check in checks if check.holds is False]
+    marks = {True: "ok  ", False: "FAIL", None: "–   "}
     if as_json:
         rows = [{"name": check.name, "holds": check.holds, "words": check.words} for check in checks]
         typer.echo(json.dumps({"holds": not broken, "checks": rows}))
     else:
         for check in checks:
-            typer.echo(printable(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.words}"))
+            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
     if broken:
         raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words}."))
 

@@ -17,20 +17,26 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    SplitFile,
+    Track,
     app,
     benchmark_of,
     out_console,
     pairs,
     say,
+    words,
 )
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
+from unweave.evaluation import Watch
 from unweave.methods import find_method
-from unweave.record import Request
+from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
-from unweave.run import check_request, refuse_existing, unlearn
+from unweave.run import check_request, load_weights, refuse_existing, unlearn
+from unweave.split import Split
+from unweave.tracking import check_trackers
 
 
 @app.command()
@@ -93,7 +99,14 @@ def run(
     request_id: Annotated[str | None, typer.Option(help="Put the run on record under this id (record.json).")] = None,
     request: Annotated[str, typer.Option(help="Who or what is to be forgotten, in words, for the record.")] = "",
     key: Annotated[Path | None, typer.Option(help="Private key that signs the record (unweave record keygen).")] = None,
-    previous: Annotated[Path | None, typer.Option(help="The record of the request before, continued here.")] = None,
+    after: Annotated[
+        Path | None,
+        typer.Option(help="The run before this: begin with its model; what it forgot stays forgotten."),
+    ] = None,
+    split: SplitFile = None,
+    test_split: Annotated[Path | None, typer.Option(help="Indices of the test data that go with --split.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
+    track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,27 +114,39 @@ def run(
     chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    check_trackers(words(track))
     asked = None
     if request_id is not None:
-        asked = Request(id=request_id, text=request, key=key, previous=previous)
-    elif request or key or previous:
-        raise UsageError("--request, --key and --previous belong to a record. Give it an id with --request-id.")
-    guard = None if no_guard else Limits.parse(pairs(limits or []))
+        asked = Request(id=request_id, text=request, key=key, previous=after / NAME if after else None)
+    elif request or key:
+        raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
+    # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
+    guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
     fast = {"precision": precision, "compile": compile_}
     task = task_source.load()
     for part in (task.train, task.test):
         part.samples.keep_data = keep_data  # type: ignore[assignment]
-    original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
+    train, test, earlier = task.train, task.test if not split else None, []
+    if split:
+        train = Split.load(split, task.train.samples)
+    if test_split:
+        test = Split.load(test_split, task.test.samples)
+    if after:
+        original = load_weights(task_source.initial(seed), after).eval()
+        earlier = [forgotten_by(after, train)]
+    else:
+        original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
     result = unlearn(
         original,
-        task.train,
+        train,
         chosen,
         profile=profile,
         seed=seed,
         out=out,
         resume=resume,
-        test=task.test,
+        test=test,
+        earlier=earlier,
         initial=lambda: task_source.initial(seed),
         device=device,
         micro_batch=micro_batch,
@@ -130,6 +155,8 @@ def run(
         request=asked,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
+        watch=Watch() if watch else None,
+        track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
         **fast,  # type: ignore[arg-type]
         **values,

@@ -17,6 +17,7 @@ from unweave.cli.app import (
     Device,
     Options,
     Small,
+    Track,
     app,
     chosen_options,
     err_console,
@@ -48,7 +49,10 @@ def study(
     benchmark: BenchmarkName,
     out: Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")],
     named: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="A name from `unweave studies`, or all of them: all.")
+        str | None,
+        typer.Argument(
+            metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."
+        ),
     ] = None,
     methods: Annotated[
         str | None,
@@ -66,6 +70,7 @@ def study(
         ),
     ] = "classes",
     watch: Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")] = False,
+    track: Track = "",
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint.")
@@ -92,6 +97,7 @@ def study(
         "presets": presets,
         "keep": keep_models,
         "time_limit": time_limit,
+        "track": words(track),
         "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
     }
     try:
@@ -115,9 +121,11 @@ def _asked_for(
     own: dict[str, Any],
 ) -> tuple[list[Cell], dict[str, Any]]:
     """Return the cells that the command asks for, and what its named studies say of themselves."""
-    if named is None:
+    of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
+    if named is None and of_own:
         return plan(words(methods or "all"), seeds=seeds, profiles=profiles, benchmark=benchmark, **own), {}
-    if methods is not None or own["grid"] or own["adjacency"] != ["classes"]:
+    named = named or "comparison"
+    if of_own:
         raise UsageError(
             f"The study {named!r} says itself which cells it has: leave --methods, --grid, --adjacency out."
         )
@@ -146,7 +154,7 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     for failure in failed:
         name = f"{failure['method']} {failure['variant']}".strip()
         err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
-    if done + len(failed) < len(cells):
+    if any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
         say(f"{done} of {len(cells)} cells are done. The same command goes on.")
     if failed:
         raise RunError(f"{len(failed)} cells failed; the others are in {store.table}.")

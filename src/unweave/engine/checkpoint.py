@@ -103,11 +103,12 @@ class Checkpoints:
             if path.stem not in (keep or []) and not path.stem.endswith("-00000000"):
                 path.unlink(missing_ok=True)
 
-    def between(self, phases: int) -> Iterator[dict[str, Tensor]]:
-        """Yield the weights of the model as they were after each phase but the last."""
-        for number in range(1, phases):
-            tensors = safetensors.torch.load_file(self.folder / f"{number:02d}-00000000.safetensors")
-            yield {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    def between(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield the numbers of the phases that another one followed, and the model's weights at their end."""
+        for path in sorted(self.folder.glob("*-00000000.safetensors")):
+            tensors = read_tensors(path)
+            weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+            yield int(path.stem[:2]) - 1, weights
 
     def newest_file(self) -> Path | None:
         """Return the weights file of the newest checkpoint, or None if there is none."""

@@ -31,7 +31,7 @@ from unweave.settings import Settings, setting
 
 KEPT = ("adjacent", "remote")
 BATCH = 64
-FEWEST = 10  # of samples that say something about a subset
+FEWEST = 10  # of samples that say something about a kept subset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,19 @@ class CollapseError(RunError):
 
 
 class Guard:
-    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start."""
+    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start.
 
-    def __init__(self, bench: Workbench, limits: Limits) -> None:
+    ``forget=False`` leaves the forget data unread, for methods that do not read it either.
+    """
+
+    def __init__(self, bench: Workbench, limits: Limits, *, forget: bool = True) -> None:
         self.bench, self.limits = bench, limits
         self.rows = {
             subset: _some(torch.from_numpy(bench.split[subset]), limits.samples)
-            for subset in ("forget", *KEPT)
-            if len(bench.split[subset]) >= FEWEST
+            for subset in (*(["forget"] if forget else []), *KEPT)
+            if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
+        self._size = BATCH
         self.start = self._look(tuple(self.rows))
         self.good: Good | None = None
         self.checks: list[dict[str, Any]] = []
@@ -160,9 +164,17 @@ class Guard:
         samples, device = bench.split.samples, bench.device
         with own_random_numbers(device), reading(bench.model, device):
             for subset in subsets:
-                rows = self.rows[subset]
-                samples.keep(rows, device)
-                parts = [self._measure(samples.batch(some.to(device), device)) for some in rows.split(BATCH)]
+                left, parts = self.rows[subset], []
+                samples.keep(left, device)
+                while len(left):
+                    try:
+                        parts.append(self._measure(samples.batch(left[: self._size].to(device), device)))
+                    except torch.OutOfMemoryError:
+                        if self._size == 1:
+                            raise
+                        self._size //= 2
+                        continue
+                    left = left[self._size :]
                 found[subset] = {
                     name: float(torch.cat([part[name] for part in parts]).double().mean()) for name in parts[0]
                 }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from unweave.errors import RunError
+
+# Called with the number of rows before, and the new rows, whenever some were read from the device.
+Tell: TypeAlias = Callable[[int, Sequence[Mapping[str, Any]]], None]
 
 
 class History:
@@ -22,8 +25,9 @@ class History:
     [{'phase': 'stage 1', 'step': 0, 'forget_loss': 2.0, 'multiplier': 0.0}]
     """
 
-    def __init__(self, rows: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, rows: list[dict[str, Any]] | None = None, *, tell: Tell | None = None) -> None:
         self._rows = rows or []
+        self.tell = tell
         self._pending: list[tuple[str, int, Mapping[str, Tensor | float]]] = []
 
     def add(self, phase: str, step: int, values: Mapping[str, Tensor | float]) -> None:
@@ -47,6 +51,9 @@ class History:
                         "Take a smaller learning rate, and check that the data and the model are free of NaN."
                     )
             self._rows.append({"phase": phase, "step": step, **numbers})
+        if self.tell and pending:
+            first = len(self._rows) - len(pending)
+            self.tell(first, self._rows[first:])
         return self._rows
 
     def column(self, name: str, *, phase: str | None = None) -> list[float]:

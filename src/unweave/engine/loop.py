@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.guard import CollapseError, Guard
-from unweave.engine.history import History
+from unweave.engine.history import History, Tell
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Cost, Workbench
@@ -31,6 +31,7 @@ def run_phases(
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
     guard: Guard | None = None,
+    tell: Tell | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
 
@@ -38,9 +39,10 @@ def run_phases(
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
     to leave: then a checkpoint is written, and `Stopped` raised. A ``guard`` stops a run that destroys the model, with
-    a `CollapseError` that has the last good weights.
+    a `CollapseError` that has the last good weights. ``tell`` gets the rows of the history as they are read: at
+    checkpoints, when progress is shown, and at the end of a phase.
     """
-    run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard)
+    run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
     done = checkpoints.newest() if checkpoints and resume else None
     try:
         run.go(done)
@@ -67,7 +69,7 @@ class _Run:
     watch: Watcher | None
     stop: Callable[[], bool] | None
     guard: Guard | None
-    history: History = field(default_factory=History)
+    history: History
 
     def go(self, done: Checkpoint | None) -> None:
         """Run everything, or what a checkpoint left to do."""
@@ -144,7 +146,7 @@ class _Run:
             for number, phase in enumerate(self.phases[: done.phase + 1]):
                 phase.prepare(self.bench)
                 phase.load_state(_under(f"phase.{number}.", done))
-            self.history = History([dict(row) for row in done.extra["history"]])
+            self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             if isinstance(error, UsageError | RunError):
                 raise

@@ -9,20 +9,23 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 REFRESH_SECONDS = 0.2
 
 
 def make_bar(console: Console, *, show: bool) -> Progress:
     """Return a live display for lines of phases, which one line of something larger may share."""
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # values give way where the line is short
     return Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=24),
+        TextColumn("[bold]{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[values]}"),
+        TextColumn("[dim]{task.fields[values]}", table_column=rest),
         console=console,
         transient=True,
+        expand=True,
         disable=not show,
     )
 

@@ -42,8 +42,9 @@ def accuracy_metrics(observed: Observed) -> list[Metric]:
     found = []
     for part, subsets in observed.parts.items():
         for subset, predictions in [*subsets.items(), ("", observed(part))]:
-            up: Better = "lower" if subset == "forget" else "higher"
-            down: Better = "higher" if subset == "forget" else "lower"
+            gone = subset in ("forget", "forgotten")
+            up: Better = "lower" if gone else "higher"
+            down: Better = "higher" if gone else "lower"
             if len(predictions) == 0:
                 note = f"The {part} data has no {subset} samples."
                 found.append(Metric.absent("accuracy", better=up, note=note, split=part, subset=subset))

@@ -50,8 +50,8 @@ def erase(known: dict[tuple[str, str, str], Metric]) -> Goal:
     for (part, subset, name), metric in known.items():
         if name != "accuracy" or metric.value is None or not subset:
             continue
-        if subset == "forget":
-            words = f"{metric.value:.1%} of {part} forget samples are still recognised"
+        if subset in ("forget", "forgotten"):
+            words = f"{metric.value:.1%} of {part} {subset} samples are still recognised"
             factors.append((1 - metric.value, words))
         else:
             before = 1.0 if metric.before is None else metric.before

@@ -130,12 +130,13 @@ def observe(
         for part, split in (("train", train), ("test", test)):
             if split is None:
                 continue
-            rows = [split.rows(subset) for subset in SUBSETS]
+            rows = [split.rows(subset) for subset in split.names]
             every = predict(
                 model, split.samples, torch.cat(rows), batch_size=batch_size, device=where, precision=precision
             )
             ends = [0, *accumulate(map(len, rows))]
-            parts[part] = {subset: every[slice(*place)] for subset, place in zip(SUBSETS, pairwise(ends), strict=True)}
+            places = zip(split.names, pairwise(ends), strict=True)
+            parts[part] = {subset: every[slice(*place)] for subset, place in places}
     return Observed(parts)
 
 
@@ -194,7 +195,7 @@ def predict(
         reading(model, where),
         channels_last(model, where),
         exact_head(model, chosen),
-        fast_products(where),
+        fast_products(where, chosen),
         autocast(where, chosen),
     ):
         done = 0

@@ -10,7 +10,7 @@ from unweave.errors import UsageError, unknown
 from unweave.evaluation.goals import Goal, collapse, goals
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed
-from unweave.split import SUBSETS
+from unweave.split import EVERY
 
 SCHEMA = 2
 WIDTH = 80
@@ -103,7 +103,7 @@ class Scores:
     def _accuracies(self) -> list[str]:
         lines = [f"{'':<9}{'subset':<10}{'samples':>9}{'accuracy':>10}{'loss':>10}"]
         for part in PARTS:
-            for subset in SUBSETS:
+            for subset in EVERY:
                 found = self.values.get(part, {}).get(subset)
                 if found is None:
                     continue

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.engine import Logged, Phase
+from unweave.engine.precision import Precision
 from unweave.errors import UsageError
 from unweave.evaluation.predictions import predict
 from unweave.randomness import own_random_numbers
@@ -63,13 +64,13 @@ class Watcher:
             return {}
         bench = phase.bench
         with bench.uncounted(), own_random_numbers(bench.device):
-            return self.look(bench.model, bench.device)
+            return self.look(bench.model, bench.device, bench.precision)
 
-    def look(self, model: nn.Module, device: torch.device) -> Logged:
+    def look(self, model: nn.Module, device: torch.device, precision: Precision) -> Logged:
         """Return accuracies by name: ``forget_accuracy``, …, ``test_remote_accuracy``; and the mean forget loss."""
         found = {}
         for mark, subset, split, rows in self.parts:
-            predictions = predict(model, split.samples, rows, device=device)
+            predictions = predict(model, split.samples, rows, device=device, precision=precision)
             found[f"{mark}{subset}_accuracy"] = int(predictions.correct.sum()) / len(predictions)
             if (mark, subset) == ("", "forget"):
                 found["watched_forget_loss"] = float(predictions.losses.double().mean())

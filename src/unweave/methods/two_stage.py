@@ -23,8 +23,14 @@ Profile ``paper`` is the printed form: plus sign, no momentum, λ moved after th
 
 We depart from the release where it does not change the method: forget batches are reshuffled on every pass
 (the release replays the first pass), remote batches come from one endless stream instead of a fresh shuffle
-per step, reference losses are computed once where the data does not vary, and the projection uses a
-pseudo-inverse instead of adding 1e-8 per parameter tensor to the Gram matrix (``ridge`` brings that back).
+per step, reference losses are computed once where the data does not vary, and the projection counts parallel
+directions once instead of adding 1e-8 per parameter tensor to the Gram matrix (``ridge`` brings that back).
+
+**One request after the other** is not in the paper. What earlier requests forgot (`Split.after`) joins the constraints:
+in stage 1 their mean relapse, (min{C, ℓ(θ₀)} − ℓ(θ))₊ per sample, is held at 0 by a multiplier of its own; in stage 2 V
+has a third direction, the gradient of their own L̃_f. Gradients of that constraint are large, those of a forget sample
+that the model is sure of vanish, and Adam remembers the large ones: so sure samples are pushed harder here
+(``sequential_confident_penalty``; without it the digits' second request may forget nothing).
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Batch
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.losses import clipped, squared_wasserstein
 from unweave.methods.descent import OptimizerName, make_optimizer
 from unweave.methods.method import Method
@@ -64,6 +70,9 @@ class TwoStageSettings(Settings):
     confident_penalty: float = setting(
         0.0, at_least=0, help="Extra push κ / (loss + 0.001) on forget samples that are still confident."
     )
+    sequential_confident_penalty: float = setting(
+        0.1, at_least=0, help="The same, at least, where earlier requests forgot something (Split.after)."
+    )
     stage1_optimizer: OptimizerName = setting("adam", help="Optimiser of stage 1.")
     stage1_learning_rate: float = setting(2.5e-6, above=0, help="Step size of stage 1.")
     stage1_epochs: int = setting(1, at_least=0, help="Passes over the remote data in stage 1.")
@@ -88,7 +97,7 @@ class Stage1(Phase):
     """Raise the clipped forget loss; pin the remote loss with an augmented Lagrangian (Eq. 1–4)."""
 
     name = "stage 1"
-    keeps = ("pinned", "multiplier", "optimizer")
+    keeps = ("pinned", "multiplier", "optimizer", "settled", "relapse_multiplier")
     guards = ("remote",)  # adjacent data is given up here, and won back in stage 2
     guards_at_end = ("remote", "forget")
 
@@ -102,6 +111,10 @@ class Stage1(Phase):
         held = ("adjacent", "remote") if s.constrain_adjacent else ("remote",)
         self.remote = bench.batches(*held, size=s.stage1_remote_batch)
         self.forget = bench.batches("forget", size=s.stage1_forget_batch)
+        self.forgotten, self.confident_penalty = None, s.confident_penalty
+        if len(bench.split.forgotten):
+            self.forgotten = bench.batches("forgotten", size=s.stage1_forget_batch)
+            self.confident_penalty = max(s.confident_penalty, s.sequential_confident_penalty)
         self.steps = s.stage1_epochs * len(self.remote)
         self.optimizer = make_optimizer(s.stage1_optimizer, bench.parameters, learning_rate=s.stage1_learning_rate)
         bench.mode(s.normalisation)
@@ -110,6 +123,9 @@ class Stage1(Phase):
         """Measure L_r(θ₀) over all of the remote data; λ starts at 0."""
         self.pinned = self.bench.losses_in_order(self.remote).mean()
         self.multiplier = torch.zeros_like(self.pinned)
+        self.settled, self.relapse_multiplier = torch.empty(0), torch.zeros_like(self.pinned)
+        if self.forgotten is not None:
+            self.settled = self.bench.losses_in_order(self.forgotten).clamp(max=self.settings.clip)
 
     def step(self, number: int) -> Logged:
         """Descend on L_aug, and move λ by the violated constraint."""
@@ -120,8 +136,13 @@ class Stage1(Phase):
 
         gap = remote_loss - self.pinned
         objective = -clipped(forget_losses, at=s.clip).mean() + self.multiplier * gap + s.penalty / 2 * gap.square()
-        if s.confident_penalty:
-            objective = objective + s.confident_penalty * (1 / (forget_losses + CONFIDENT_OFFSET)).mean()
+        if self.confident_penalty:
+            objective = objective + self.confident_penalty * (1 / (forget_losses + CONFIDENT_OFFSET)).mean()
+        logged: dict[str, Tensor] = {}
+        if self.forgotten is not None:
+            relapse, logged = self._relapse(self.forgotten, number)
+            objective = objective + self.relapse_multiplier * relapse + s.penalty / 2 * relapse.square()
+            self.relapse_multiplier = self.relapse_multiplier + s.penalty * relapse.detach()
         bench.descend(self.optimizer, bench.gradient([objective]))
 
         if s.multiplier_update == "after":
@@ -132,7 +153,16 @@ class Stage1(Phase):
             "forget_loss": forget_losses.detach().mean(),
             "remote_loss": remote_loss.detach(),
             "multiplier": self.multiplier,
+            **logged,
         }
+
+    def _relapse(self, forgotten: Batches, number: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return by how much, on average, the losses of a batch fell below what they were at the start, or below C."""
+        batch = forgotten[number]
+        losses = self.bench.losses(batch)
+        before = self.settled[torch.searchsorted(forgotten.rows, batch.rows)]
+        relapse = (before - losses).clamp(min=0).mean()
+        return relapse, {"forgotten_loss": losses.detach().mean(), "relapse": relapse.detach()}
 
 
 class Stage2(Phase):
@@ -150,21 +180,22 @@ class Stage2(Phase):
         super().prepare(bench)
         s = self.settings
         self.adjacent = bench.batches("adjacent", size=s.stage2_adjacent_batch)
-        self.forget = bench.batches("forget", size=s.stage2_forget_batch)
+        self.to_forget = {name: bench.batches(name, size=s.stage2_forget_batch) for name in bench.split.to_forget}
+        self.held = bench.batches(*bench.split.to_forget, size=s.stage2_forget_batch)
         self.remote = bench.batches("remote", size=s.stage2_remote_batch)
         per_step = min(s.stage2_adjacent_batches, len(self.adjacent))
         self.steps = s.stage2_epochs * -(-len(self.adjacent) // per_step)
         bench.mode(s.normalisation)
         # Only the shape of what is kept; `begin` or a checkpoint gives the values.
         self.reference: Tensor | nn.Module = torch.empty(0)
-        if bench.varies(self.forget) or s.normalisation == "train":
+        if bench.varies(self.held) or s.normalisation == "train":
             self.reference = copy.deepcopy(bench.model).requires_grad_(False)
 
     def begin(self) -> None:
         """Note the forget losses of θ̄ (or θ̄ itself, where inputs vary); the velocity starts at 0."""
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in self.bench.parameters]
         if isinstance(self.reference, Tensor):
-            self.reference = self.bench.losses_in_order(self.forget)
+            self.reference = self.bench.losses_in_order(self.held)
 
     def step(self, number: int) -> Logged:
         """Momentum, projection, step; the velocity becomes the projected direction."""
@@ -176,10 +207,13 @@ class Stage2(Phase):
         if s.stage2_adjacent_batches > 1:
             torch._foreach_div_(adjacent, len(self.logged["adjacent_loss"]))
         torch._foreach_add_(adjacent, self.velocity, alpha=s.momentum)
-        self.velocity = adjacent  # the old one makes room for the two gradients to come
-        forget = bench.gradient(self._protected(self.forget.several(number, s.stage2_forget_batches)))
+        self.velocity = adjacent  # the old one makes room for the gradients to come
+        protected = [
+            bench.gradient(self._protected(name, batches.several(number, s.stage2_forget_batches)))
+            for name, batches in self.to_forget.items()
+        ]
         remote = bench.gradient(self._means("remote_loss", self.remote.several(number, s.stage2_remote_batches)))
-        self.velocity = remove_span(adjacent, [forget, remote], ridge=s.ridge, in_place=True)
+        self.velocity = remove_span(adjacent, [*protected, remote], ridge=s.ridge, in_place=True)
         bench.move(self.velocity, by=-s.stage2_learning_rate)
         return {name: torch.stack(values).mean() for name, values in self.logged.items()}
 
@@ -190,19 +224,19 @@ class Stage2(Phase):
             self._log(name, mean)
             yield mean
 
-    def _protected(self, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield L̃_f of each batch (Eq. 8)."""
+    def _protected(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
+        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before."""
         s = self.settings
         for batch in batches:
             losses = self.bench.losses(batch)
             distance = squared_wasserstein(losses, self._reference_losses(batch))
-            self._log("forget_loss", losses.mean())
-            self._log("squared_wasserstein", distance)
+            self._log(f"{name}_loss", losses.mean())
+            self._log("squared_wasserstein" if name == "forget" else f"{name}_squared_wasserstein", distance)
             yield s.mean_sign * (1 - s.alpha) * losses.mean() + s.alpha * distance
 
     def _reference_losses(self, batch: Batch) -> Tensor:
         if isinstance(self.reference, Tensor):
-            return self.reference[torch.searchsorted(self.forget.rows, batch.rows)]
+            return self.reference[torch.searchsorted(self.held.rows, batch.rows)]
         with torch.no_grad():
             return self.bench.losses(batch, model=self.reference)
 

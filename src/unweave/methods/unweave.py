@@ -46,6 +46,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -71,10 +72,13 @@ class UnweaveSettings(Settings):
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
     reach: float = setting(0.005, above=0, help="Longest restoring step, relative to the length of the weights; ρ.")
     epochs: int = setting(6, at_least=0, help="Passes over the adjacent data.")
-    adjacent_batch: int = setting(128, at_least=1, help="Adjacent samples per step.")
+    batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
     remote_batches: int = setting(4, at_least=1, help="Remote batches per step, one pass at most.")
     forget_batch: int = setting(512, at_least=1, help="Forget samples per batch; a step takes all of them.")
+    normalisation: Literal["eval", "train"] = setting(
+        "eval", help="Mode of normalisation layers and dropout; training mode breaks the bound."
+    )
 
 
 class Constrained(Phase):
@@ -90,9 +94,9 @@ class Constrained(Phase):
         """An epoch is one pass over the adjacent data."""
         super().prepare(bench)
         s = self.settings
-        self.adjacent = bench.batches("adjacent", size=s.adjacent_batch)
+        self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
-        self.forget = bench.batches("forget", size=s.forget_batch)
+        self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
         self.steps = s.epochs * len(self.adjacent)
         chance = math.log(bench.classes(self.forget))
         if s.target <= chance:
@@ -101,7 +105,7 @@ class Constrained(Phase):
                 f"log(classes) = {chance:.2f}. Take a larger target."
             )
         self.depth = (s.target - chance) ** 2
-        bench.mode("eval")
+        bench.mode(s.normalisation)
 
     def begin(self) -> None:
         """Measure the weights; the velocity starts at 0."""

@@ -4,9 +4,11 @@
 '2031-17'
 """
 
+from unweave.record import merkle
 from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
-from unweave.record.proofs import digest_of_file, is_included, prove, read_proof, read_proofs
-from unweave.record.record import NAME, PROOFS, Request, make_record, now, read_record
+from unweave.record.proofs import NAME as PROOFS
+from unweave.record.proofs import digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
+from unweave.record.record import NAME, Request, make_record, now, read_record
 from unweave.record.schema import require_record
 from unweave.record.signing import generate, load_public
 from unweave.record.verify import (
@@ -20,7 +22,7 @@ from unweave.record.verify import (
     check_signature,
     check_split,
 )
-from unweave.record.words import describe, describe_drift, printable
+from unweave.record.words import changes, describe, describe_drift, printable
 
 __all__ = [
     "NAME",
@@ -28,6 +30,7 @@ __all__ = [
     "Check",
     "ForgetSet",
     "Request",
+    "changes",
     "check_chain",
     "check_content",
     "check_forget",
@@ -41,10 +44,12 @@ __all__ = [
     "describe_drift",
     "digest_of_file",
     "fingerprint",
+    "forgotten_by",
     "generate",
     "is_included",
     "load_public",
     "make_record",
+    "merkle",
     "now",
     "printable",
     "prove",

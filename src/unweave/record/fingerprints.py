@@ -74,6 +74,11 @@ def _named(data: Any, name: str = "") -> list[tuple[str, Tensor]]:
     return [found for key, entry in entries for found in _named(entry, f"{name}.{key}" if name else str(key))]
 
 
+def salted_split(split: Split, salt: bytes) -> str:
+    """Return the fingerprint of a split. Without the salt nobody can find the positions by trying them out."""
+    return sha256(salt + split.hash.encode())
+
+
 @dataclass(frozen=True)
 class ForgetSet:
     """The forget samples of a request: where they lie in the data set, their salts and their leaves."""

@@ -9,25 +9,29 @@ from typing import Any
 
 from unweave.errors import UsageError
 from unweave.files import read_array, read_json, read_tensors
+from unweave.forms import COUNT, TEXT, require_form
 from unweave.record import merkle
 from unweave.record.fingerprints import fingerprint
-from unweave.record.schema import require
+from unweave.split import Split
 
+NAME = "forget-proofs.json"
 PROOFS = {
-    "format": "a text",
-    "version": "a whole number",
-    "root": "a text",
-    "samples": [{"row": "a whole number", "salt": "a text", "leaf": "a text"}],
+    "format": TEXT,
+    "version": COUNT,
+    "root": TEXT,
+    "split_salt": TEXT,
+    "samples": [{"row": COUNT, "salt": TEXT, "leaf": TEXT}],
+    "forgotten": [COUNT],
 }
 PROOF = {
-    "format": "a text",
-    "version": "a whole number",
-    "record": "a text",
-    "root": "a text",
-    "count": "a whole number",
-    "index": "a whole number",
-    "salt": "a text",
-    "path": ["a text"],
+    "format": TEXT,
+    "version": COUNT,
+    "record": TEXT,
+    "root": TEXT,
+    "count": COUNT,
+    "index": COUNT,
+    "salt": TEXT,
+    "path": [TEXT],
 }
 
 
@@ -41,9 +45,9 @@ def read_proof(path: Path) -> dict[str, Any]:
     return _read(path, PROOF, "unweave-inclusion-proof")
 
 
-def _read(path: Path, shape: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _read(path: Path, form: Mapping[str, Any], kind: str) -> dict[str, Any]:
     content: dict[str, Any] = read_json(path)
-    require(content, dict(shape), str(path))
+    require_form(content, dict(form), str(path))
     if (content["format"], content["version"]) != (kind, 1):
         raise UsageError(f"{path} is no file of the form {kind}, version 1.")
     return content
@@ -55,6 +59,16 @@ def unhex(text: str, where: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         raise UsageError(f"{where} is {text[:40]!r}, which is not hexadecimal.") from None
+
+
+def forgotten_by(folder: Path, split: Split) -> Split:
+    """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
+    file = folder / NAME
+    if not file.exists():
+        raise UsageError(f"{folder} has no {NAME}, so it is not known what was forgotten. Run it with a request id.")
+    private = read_proofs(file)
+    rows = [sample["row"] for sample in private["samples"]]
+    return Split(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)
 
 
 def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:

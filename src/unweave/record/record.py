@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,12 +25,20 @@ from unweave.evaluation import BeforeStage2, Metric, Scores, forgetting_bound, p
 from unweave.files import canonical, read_json, sha256
 from unweave.provenance import provenance
 from unweave.record import signing
-from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, tensor_digests
+from unweave.record.fingerprints import (
+    SALT_BYTES,
+    Content,
+    ForgetSet,
+    digest_of,
+    fingerprint,
+    salted_split,
+    tensor_digests,
+)
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
-from unweave.split import Split
+from unweave.split import EVERY, Split
 
-NAME, PROOFS = "record.json", "forget-proofs.json"
+NAME = "record.json"
 TEXT_LENGTH = 100_000
 
 
@@ -54,6 +63,10 @@ class Request:
             raise UsageError(f"The request's id is {self.id!r}, but must be a text that is not empty.")
         if not isinstance(self.text, str) or len(self.id) + len(self.text) > TEXT_LENGTH:
             raise UsageError(f"The request's text must be a text, with its id of at most {TEXT_LENGTH} characters.")
+        try:
+            (self.id + self.text).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
     def check(self, model: nn.Module, out: str | os.PathLike[str] | None) -> None:
         """Refuse a key or an earlier record that cannot be used, before any work is done."""
@@ -102,7 +115,7 @@ def make_record(
     before_stage2: BeforeStage2 | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the record of a finished run, and the private file with which single samples can be proven."""
-    forget = ForgetSet.of(split, request.content)
+    forget, salt = ForgetSet.of(split, request.content), secrets.token_bytes(SALT_BYTES)
     digests = tensor_digests(after.state_dict())
     about = provenance(device)
     previous = None if request.previous is None else read_record(Path(request.previous))
@@ -114,16 +127,16 @@ def make_record(
         "times": {"begun": begun, "finished": now(), "seconds": cost.seconds},
         "model": {"before": fingerprint(before.state_dict()), "after": digest_of(digests), "tensors": digests},
         "split": {
-            "hash": split.hash,
+            "hash": salted_split(split, salt),
             "samples": len(split.samples),
-            **{subset: len(split[subset]) for subset in ("forget", "adjacent", "remote")},
+            **{subset: len(split[subset]) for subset in EVERY},
         },
         "forget": {
             "count": len(forget.rows),
             "root": forget.root,
             "content": "tensors" if request.content is None else "bytes",
         },
-        "configuration": dict(config),
+        "configuration": {name: value for name, value in config.items() if name != "split"},  # unsalted there
         "software": {"commit": about["commit"], **about["versions"]},
         "hardware": about["hardware"],
         "seeds": {"run": config["seed"], "evaluation": 0},
@@ -142,7 +155,14 @@ def make_record(
         {"row": row, "salt": salt.hex(), "leaf": leaf.hex()}
         for row, salt, leaf in zip(forget.rows, forget.salts, forget.leaves, strict=True)
     ]
-    return record, {"format": "unweave-forget-proofs", "version": 1, "root": forget.root, "samples": samples}
+    return record, {
+        "format": "unweave-forget-proofs",
+        "version": 1,
+        "root": forget.root,
+        "split_salt": salt.hex(),
+        "samples": samples,
+        "forgotten": split.forgotten.tolist(),
+    }
 
 
 def now() -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from unweave.evaluation import Scores
 from unweave.files import canonical, sha256
 from unweave.record import merkle, signing
-from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, tensor_digests
+from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, salted_split, tensor_digests
 from unweave.record.proofs import unhex
 from unweave.record.record import content_hash, signed_bytes
 from unweave.record.schema import NAMES
@@ -23,10 +23,10 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: whether it holds, and in words what was found and where."""
+    """One thing to check: whether it holds (None: it could not be checked), and what was found and where."""
 
     name: str
-    holds: bool
+    holds: bool | None
     words: str
 
 
@@ -43,7 +43,7 @@ def check_signature(record: Mapping[str, Any], public_key: bytes | None = None) 
     """Check who signed the record; with a public key, that it was its owner."""
     signature = record.get("signature")
     if signature is None:
-        return Check("signature", public_key is None, "there is none")
+        return Check("signature", None if public_key is None else False, "there is none")
     signer = signing.name_of(signature["public_key"]) if _is_hex(signature["public_key"]) else "an unreadable key"
     if not signing.is_signed(signed_bytes(record), signature):
         return Check("signature", False, f"does not match the content (it claims the key {signer})")
@@ -64,15 +64,15 @@ def check_chain(record: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]],
             found.append(Check(name, False, f"{later['request']['id']} names another record before it"))
         elif later["model"]["before"] != before["model"]["after"]:
             found.append(Check(name, False, "the model that it left is not the one that the next began with"))
-        elif not whole.holds or not signed.holds:
-            broken = whole if not whole.holds else signed
+        elif whole.holds is False or signed.holds is False:
+            broken = whole if whole.holds is False else signed
             found.append(Check(name, False, f"the {broken.name} of that record {broken.words}"))
         else:
             found.append(Check(name, True, "unbroken"))
     last = earlier[-1] if earlier else record
     if (missing := last.get("previous")) is not None:
         words = f"{last['request']['id']} continues {missing['id']}, whose record was not given (--previous)"
-        found.append(Check("chain", True, f"not followed to its start: {words}"))
+        found.append(Check("chain", None, f"not followed to its start: {words}"))
     return found
 
 
@@ -91,9 +91,9 @@ def check_original(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> 
     return Check("model before", same, f"matches {record['model']['before'][:16]}…" if same else "is another")
 
 
-def check_split(record: Mapping[str, Any], split: Split) -> Check:
-    """Check that this is the division of the data into forget, adjacent and remote samples."""
-    same = split.hash == record["split"]["hash"]
+def check_split(record: Mapping[str, Any], split: Split, proofs: Mapping[str, Any]) -> Check:
+    """Check with the private salt that this is the division of the data into forget, adjacent and remote samples."""
+    same = salted_split(split, unhex(proofs["split_salt"], "split_salt")) == record["split"]["hash"]
     return Check("split", same, "matches" if same else f"is another ({split})")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from unweave.record import signing
 from unweave.record.verify import check_content
+from unweave.split import EVERY
 
 WIDTH = 88
 KEPT = ("adjacent", "remote")
@@ -28,7 +29,7 @@ def printable(text: str) -> str:
 def describe(record: Mapping[str, Any]) -> str:
     """Return everything that a person needs to know of a record."""
     config, times, split = record["configuration"], record["times"], record["split"]
-    sizes = ", ".join(f"{split[subset]} {subset}" for subset in ("forget", *KEPT))
+    sizes = ", ".join(f"{split[subset]} {subset}" for subset in EVERY)
     lines = [
         f"Deletion record {record['request']['id']}",
         "",
@@ -105,19 +106,30 @@ def describe_drift(rows: Sequence[Mapping[str, Any]]) -> str:
     first                         -2.0    -2.0        -1.0    -1.0
     second                        -2.0    -4.0        -1.0    -2.0
     """
-    places = [(part, subset) for part in ("train", "test") for subset in (*KEPT, "forgotten")]
-    places = [place for place in places if any(_drop(row, place) is not None for row in rows)]
+    places, found = changes(rows)
     lines = ["Drift in points of accuracy (change by each request, and so far)"]
     lines.append((" " * 22 + "".join(f"{' '.join(place):>20}" for place in places)).rstrip())
-    so_far = dict.fromkeys(places, 0.0)
+    for name, pairs in found:
+        cells = (f"{'–' if now is None else f'{100 * now:+.1f}':>12}{100 * so_far:>+8.1f}" for now, so_far in pairs)
+        lines.append(f"{name[:20]:<22}{''.join(cells)}")
+    return printable("\n".join(lines))
+
+
+def changes(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[tuple[str, str]], list[tuple[str, list[tuple[float | None, float]]]]]:
+    """Return the places that have a change of accuracy and, for every request, each one's change and the sum so far."""
+    places = [(part, subset) for part in ("train", "test") for subset in (*KEPT, "forgotten")]
+    places = [place for place in places if any(_drop(row, place) is not None for row in rows)]
+    so_far, found = dict.fromkeys(places, 0.0), []
     for row in rows:
-        line = f"{row['id'][:20]:<22}"
+        pairs = []
         for place in places:
             change = _drop(row, place)
             so_far[place] += change or 0.0
-            line += f"{'–' if change is None else f'{100 * change:+.1f}':>12}{100 * so_far[place]:>+8.1f}"
-        lines.append(line)
-    return printable("\n".join(lines))
+            pairs.append((change, so_far[place]))
+        found.append((row["id"], pairs))
+    return places, found
 
 
 def _drop(row: Mapping[str, Any], place: tuple[str, str]) -> float | None:

@@ -20,11 +20,12 @@ def page_content(
 ) -> dict[str, Any]:
     """Return everything that the page's script reads. Groups and places are told by their numbers."""
     groups = results.groups
+    shown = looks(sorted(groups, key=results.is_extra))  # methods look the same whether variants are there or not
     places = sorted(results.places(), key=lambda place: place.metric == "samples")
     return {
         "benchmark": results.benchmark,
         "seeds": results.seeds,
-        "groups": [_group(results, group, look, verdict) for group, look in looks(groups).items()],
+        "groups": [_group(results, group, shown[group], verdict) for group in groups],
         "places": [_place(results, place) for place in places],
         "values": [list(row) for row in zip(*(_values(results, groups, place) for place in places), strict=True)]
         or [[] for _ in groups],

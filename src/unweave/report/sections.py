@@ -60,6 +60,7 @@ def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
     found = {}
     for group in sorted(groups, key=lambda group: not group.is_reference):
         parts = [] if group.is_reference else [f"{name}={_short(results.setting(group, name))}" for name in told]
+        parts += [f"{name}={value}" for name, value in group.differences.items() if name not in told]
         name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
         found[group] = " ".join([*name, *parts])
     return found

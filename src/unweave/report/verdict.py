@@ -124,11 +124,17 @@ def _groups_of_loss(results: Results, methods: list[Group], original: Group) -> 
     collapsed = names(lambda group: everything(group) > COLLAPSE + SAME)
     paying = names(lambda group: neighbours(group) > KEPT + SAME and everything(group) <= COLLAPSE + SAME)
     idle = names(lambda group: neighbours(group) <= KEPT + SAME and (_forget(results, group) or 0.0) > before / 2)
-    partly = [
-        f"{results.label(group)} ({_percent(_forget(results, group))})"
+    kept = [
+        group
         for group in methods
         if neighbours(group) <= KEPT + SAME and results.label(group) not in (*idle, *collapsed)
     ]
+
+    def still(groups: Iterable[Group]) -> list[str]:
+        return [f"{results.label(group)} ({_percent(_forget(results, group))})" for group in groups]
+
+    too = still(group for group in kept if (_forget(results, group) or 0.0) <= FORGOTTEN)
+    partly = still(group for group in kept if (_forget(results, group) or 0.0) > FORGOTTEN)
     points = []
     if collapsed:
         worst = max(methods, key=everything)
@@ -140,6 +146,8 @@ def _groups_of_loss(results: Results, methods: list[Group], original: Group) -> 
         points.append(("Collapsed", f"{words}; {results.label(worst)} loses {_points(everything(worst))}."))
     if paying:
         points.append(("Paid with neighbours", f"{_list(paying)}: 2 to 10 points of adjacent accuracy lost."))
+    if too:
+        points.append(("Forgot and kept too", f"{_list(too)}."))
     if partly:
         points.append(("Forgot in part", f"{_list(partly)} keep the neighbours too, with more still recognised."))
     if idle:

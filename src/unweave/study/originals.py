@@ -29,14 +29,16 @@ class Originals:
         benchmark: Benchmark,
         store: Store,
         task: Callable[[], Task],
+        progress: Progress,
         *,
         device: str | None,
         stop: Callable[[], bool],
     ) -> None:
-        self.benchmark, self.store, self.task, self.device, self.stop = benchmark, store, task, device, stop
+        self.benchmark, self.store, self.task, self.progress = benchmark, store, task, progress
+        self.device, self.stop = device, stop
         self._known: dict[int, nn.Module] = {}
 
-    def __call__(self, seed: int, *, progress: Progress) -> nn.Module:
+    def __call__(self, seed: int) -> nn.Module:
         """Return the original of a seed. Raises `NotYet` where another process is training it."""
         if seed not in self._known:
             name = f"original.seed-{seed}"
@@ -46,19 +48,19 @@ class Originals:
                     if claim is None:
                         raise NotYet
                     if not path.exists():
-                        self._train(name, seed, progress)
+                        self._train(name, seed)
             with torch.random.fork_rng(devices=[]):
                 self._known[seed] = load_weights(self.benchmark.initial(seed), path).eval()
         return self._known[seed]
 
-    def _train(self, name: str, seed: int, progress: Progress) -> None:
-        progress.train(seed)
+    def _train(self, name: str, seed: int) -> None:
+        self.progress.train(seed)
         begun, folder = time.monotonic(), self.store.models / f"{name}.unfinished"
         model = self.benchmark.train(
             self.task(),
             seed=seed,
             device=self.device,
-            progress=progress.bar,
+            progress=self.progress.bar,
             checkpoints=Checkpoints(folder),
             stop=self.stop,
         )

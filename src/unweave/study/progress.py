@@ -53,19 +53,23 @@ class Progress:
     def train(self, seed: int) -> None:
         """Show that the original of a seed is being trained."""
         if self.live:
-            self.bar.update(self._task, values=f"training the original of seed {seed}{self.left()}")
+            self._show(f"training the original of seed {seed}")
         else:
             self.say(f"training the original of seed {seed}")
 
     def begin(self, name: str) -> None:
         """Show which cell is being worked on."""
         if self.live:
-            self.bar.update(self._task, completed=self.done, values=f"{name}{self.left()}")
+            self._show(name)
+
+    def _show(self, words: str) -> None:
+        left = self.left()
+        self.bar.update(self._task, completed=self.done, values=f"{left} · {words}" if left else words)
 
     def end(self, name: str, *, failed: bool = False) -> None:
         """Show that a cell is over."""
         words = f"{name} failed" if failed else name
-        text = f"[{self.done}/{len(self.cells)}] {words}{self.left()}"
+        text = " · ".join(part for part in (f"[{self.done}/{len(self.cells)}] {words}", self.left()) if part)
         if self.live:
             self.bar.update(self._task, completed=self.done)
             if not failed:
@@ -83,21 +87,26 @@ class Progress:
         """Return the time left in words, or nothing where nothing can be said."""
         remaining = [cell for cell in self.cells if not self.store.is_done(cell)]
         seconds = seconds_left(remaining, self.store.times(), workers=self.workers)
-        return "" if seconds is None or not remaining else f" · about {in_words(seconds)} left"
+        return "" if seconds is None or not remaining else f"about {in_words(seconds)} left"
 
 
 def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int = 1) -> float | None:
     """Return how long cells will take: each as long as its own kind took, or its method, or the average cell.
 
+    To that comes the training of originals, and comparing with retrained models.
+
     >>> some = [Cell(method="ft", seed=1), Cell(method="ga", seed=1)]
     >>> seconds_left(some, {"trained.seed-1": 9.0, "ft.seed-0": 2.0})
     4.0
+    >>> seconds_left(some, {"trained.seed-1": 9.0, "ft.seed-0": 2.0, "compare.ft.seed-0": 1.0})
+    6.0
     >>> seconds_left(some, {}) is None
     True
     """
     cells = list(cells)
     models = {name: seconds for name, seconds in times.items() if name.startswith("trained.")}
-    runs = {name: seconds for name, seconds in times.items() if name not in models}
+    comparisons = [seconds for name, seconds in times.items() if name.startswith("compare.")]
+    runs = {name: seconds for name, seconds in times.items() if not name.startswith(("trained.", "compare."))}
     if not runs:
         return None
 
@@ -111,7 +120,8 @@ def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int
 
     new = {cell.seed for cell in cells if f"trained.seed-{cell.seed}" not in models}
     training = statistics.fmean(models.values()) * len(new) if models else 0.0
-    return (training + sum(expected(cell) for cell in cells)) / workers
+    comparing = statistics.fmean(comparisons) * len(cells) if comparisons else 0.0
+    return (training + comparing + sum(expected(cell) for cell in cells)) / workers
 
 
 def in_words(seconds: float) -> str:

@@ -111,10 +111,14 @@ class Store:
         content: dict[str, Any] = json.loads((self.cells / name / "config.json").read_text())
         return content
 
-    def is_settled(self, cell: Cell, *, since: float) -> bool:
-        """Tell whether the cell is done, or has failed since a moment (of ``time.time()``)."""
+    def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
+        """Tell whether the cell's last run failed, since a moment (of ``time.time()``)."""
         failed = self.failed / f"{cell.name}.json"
-        return self.is_done(cell) or (failed.exists() and failed.stat().st_mtime >= since)
+        return failed.exists() and failed.stat().st_mtime >= since
+
+    def is_settled(self, cell: Cell, *, since: float) -> bool:
+        """Tell whether the cell is done, or has failed since a moment."""
+        return self.is_done(cell) or self.has_failed(cell, since=since)
 
     def note_failure(self, cell: Cell, error: Exception) -> None:
         """Keep what went wrong, so that the cell does not vanish from the table."""

@@ -6,26 +6,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
-from torch import nn
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
 from unweave.errors import Stopped, unknown
-from unweave.evaluation import Look, Observed, Watch, evaluate
+from unweave.evaluation import Look, Watch
 from unweave.methods import find_method
 from unweave.provenance import provenance
-from unweave.run import load_weights, unfinished, unlearn
+from unweave.run import unfinished, unlearn
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
+from unweave.study.comparisons import Comparisons, Keep
 from unweave.study.originals import NotYet, Originals
 from unweave.study.progress import Progress
 from unweave.study.store import Store, describe
+from unweave.tracking import check_trackers
 
-Keep = Literal["all", "originals", "none"]
 PATIENCE = 0.3  # seconds between two looks at what other processes are doing
 
 
@@ -38,6 +38,7 @@ def run_study(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: Keep = "all",
     time_limit: float | None = None,
+    track: Sequence[str] = (),
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
@@ -45,12 +46,13 @@ def run_study(
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
     process died is resumed from its checkpoint by the next start. ``presets`` are noted in the folder, for the report.
     ``keep`` says whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and
-    the one at work is left at a checkpoint. ``progress`` makes what shows how far it is.
+    the one at work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``progress`` makes
+    what shows how far it is.
     """
-    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep)
+    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep, track=track)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, progress=shown)
+    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, track=track, progress=shown)
     with work.progress:
         work.run()
     end_study(store)
@@ -65,8 +67,10 @@ def begin_study(
     device: str | None,
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
+    track: Sequence[str],
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
+    check_trackers(track)
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     store = Store.create(out, benchmark.name, options=benchmark.options)
@@ -96,17 +100,19 @@ class Work:
         keep: str = "all",
         deadline: float | None = None,
         since: float | None = None,
+        track: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.device = benchmark, in_running_order(cells), store, device
-        self.keep, self.deadline = keep, deadline
+        self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
         self.progress = progress or Progress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
-        self.reference = cache(self._model)
-        self.originals = Originals(benchmark, store, self.task, device=device, stop=self.is_over)
-        self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
+        self.originals = Originals(benchmark, store, self.task, self.progress, device=device, stop=self.is_over)
+        self.comparisons = Comparisons(
+            benchmark, store, self.cells, self.originals, self.look, self.progress, keep=keep, since=self.since
+        )
 
     def run(self) -> None:
         """Work until every cell is settled, here or in another process, or time is over; then compare."""
@@ -118,9 +124,9 @@ class Work:
                 time.sleep(PATIENCE)
         for name in self.store.finished():
             if not self.is_over():
-                self._compare(name)
-        if self.keep != "all" and not waiting and not self.is_over():
-            self._drop_references()
+                self.comparisons.compare(name)
+        if not waiting and not self.is_over():
+            self.comparisons.end()
 
     def is_over(self) -> bool:
         """Tell whether the time limit is reached."""
@@ -142,8 +148,8 @@ class Work:
                     self._run(cell)
                 except (NotYet, Stopped):
                     return False
-        if self._references_are_there():
-            self._compare(cell.name)
+        if self.comparisons.references_are_there():
+            self.comparisons.compare(cell.name)
         return True
 
     def _run(self, cell: Cell) -> None:
@@ -152,7 +158,7 @@ class Work:
         if folder.exists():  # made again and not put in place, because the process died just then
             self.store.put_in_place(cell)
             return
-        original = self.originals(cell.seed, progress=self.progress)
+        original = self.originals(cell.seed)
         task, begun = self.task(), time.monotonic()
         self.progress.begin(cell.name)
         try:
@@ -174,6 +180,8 @@ class Work:
                 look=self.look(),
                 stop=self.is_over,
                 limits=None,  # a comparison shows a collapse; it does not stop at one
+                track=self.track,
+                track_folder=self.store.folder / "tracking",
                 about={
                     **self.benchmark.about(),
                     "unweave": __version__,
@@ -192,70 +200,8 @@ class Work:
         self.store.note_time(cell.name, time.monotonic() - begun)
         self.store.forget_failure(cell)
         if result.scores and result.scores.observed:
-            self.seen[cell.name] = result.scores.observed
+            self.comparisons.remember(cell.name, result.scores.observed)
         self.progress.end(cell.name)
-
-    def _references_are_there(self) -> bool:
-        planned = [cell for cell in self.cells if cell.method == "retrain"]
-        return all(self.store.is_settled(cell, since=self.since) for cell in planned)
-
-    def _compare(self, name: str) -> None:
-        """Score a finished cell anew beside the study's retrained models, where it has some.
-
-        A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
-        """
-        finished = self.store.finished()
-        if name not in finished:  # it failed
-            return
-        references = self._references_of(name)
-        if references and not self.store.is_compared(name, references):
-            gone = [other for other in (name, *references) if not self.store.weights(other).exists()]
-            if gone:
-                self.progress.say(f"{name} is not compared: the weights of {gone[0]} were removed.")
-                return
-            with self.store.locks.claim(f"compare.{name}") as claim:
-                if claim is not None and not self.store.is_compared(name, references):
-                    self._compare_with(name, finished[name]["seed"], references)
-        if self.keep != "all" and finished[name]["method"] != "retrain" and self._is_final(name):
-            self.store.drop_weights(name)
-
-    def _references_of(self, name: str) -> list[str]:
-        return [other for other in self.store.finished("retrain") if other != name]
-
-    def _is_final(self, name: str) -> bool:
-        """Tell whether a cell is compared with every retrained model that there will be."""
-        references = self._references_of(name)
-        return self._references_are_there() and (not references or self.store.is_compared(name, references))
-
-    def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
-        self.progress.say(f"comparing {name} with {len(references)} retrained models")
-        model, look = self._model(name), self.look()
-        if name in self.seen:
-            look.remember(model, self.seen.pop(name))
-        scores = evaluate(
-            model,
-            look.train,
-            look.test,
-            reference=[self.reference(other) for other in references],
-            original=self.originals(seed, progress=self.progress),
-            look=look,
-            device=self.device,
-        )
-        self.store.write_comparison(name, references, scores.to_dict())
-
-    def _drop_references(self) -> None:
-        """Remove weights that were kept for comparisons, and the originals if they are not wanted."""
-        settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
-        if not settled or not all(self._is_final(name) for name in self.store.finished()):
-            return
-        for name in self.store.finished("retrain"):
-            self.store.drop_weights(name)
-        if self.keep == "none":
-            for path in self.store.models.glob("*.safetensors"):
-                path.unlink(missing_ok=True)
-
-    def _model(self, name: str) -> nn.Module:
-        return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
 
     def _task(self) -> Task:
         return self.benchmark.load()

@@ -35,6 +35,7 @@ def run_workers(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: str = "all",
     time_limit: float | None = None,
+    track: Sequence[str] = (),
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Do what `run_study` does, with several processes that share the machine.
@@ -45,7 +46,7 @@ def run_workers(
     """
     if workers < 1:
         raise UsageError(f"A study needs at least one worker, not {workers}.")
-    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep)
+    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep, track=track)
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
     context = multiprocessing.get_context("spawn")
@@ -58,6 +59,7 @@ def run_workers(
                 "keep": keep,
                 "time_limit": time_limit,
                 "since": since,
+                "track": list(track),
                 "device": _device(device, number),
                 "threads": threads,
             },
@@ -67,8 +69,7 @@ def run_workers(
     ]
     with shown:
         try:
-            for process in processes:
-                process.start()
+            _start(processes)
             _follow(processes, store, cells, shown, since=since)
         except BaseException:
             _stop(processes)
@@ -80,6 +81,18 @@ def run_workers(
         rest = f" Not finished: {', '.join(left)}; the same command goes on with them." if left else ""
         raise RunError(f"{' and '.join(dead)} ended before the work was done; what was done is kept.{rest}")
     return store
+
+
+def _start(processes: Sequence[SpawnProcess]) -> None:
+    """Start the workers deaf to Ctrl-C, which a terminal sends to all of them: this process stops them in order."""
+    hears = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if hears else None
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        if hears:
+            signal.signal(signal.SIGINT, before)
 
 
 def _follow(
@@ -98,11 +111,10 @@ def _follow(
 
 
 def _stop(processes: Sequence[SpawnProcess]) -> None:
-    """Interrupt the workers, as Ctrl-C would; kill those that do not end."""
+    """End the workers; what they were at goes on from its checkpoint at the next start."""
     running = [process for process in processes if process.pid is not None]
     for process in running:
-        if process.is_alive():
-            os.kill(process.pid or 0, signal.SIGINT)
+        process.terminate()
     end = time.monotonic() + GRACE
     for process in running:
         process.join(max(0.0, end - time.monotonic()))
@@ -127,6 +139,7 @@ def _work(
     keep: str,
     time_limit: float | None,
     since: float,
+    track: Sequence[str],
     threads: int,
 ) -> None:
     """Be a worker: what a worker process runs."""
@@ -135,10 +148,10 @@ def _work(
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
     try:
         store = Store.open(out)
-        work = Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since)
+        work = Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since, track=track)
         work.run()
-    except KeyboardInterrupt:
-        os._exit(128 + signal.SIGINT)  # whoever pressed the keys knows why
+    except (UsageError, RunError, OSError) as error:
+        raise SystemExit(f"unweave: {error}") from None
 
 
 def _end_with_parent() -> None:

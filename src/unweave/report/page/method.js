@@ -34,14 +34,16 @@ const history = (now, logged) => {
   if (!shown.length) return;
   const found = series(now.group, now.seed);
   const { colours, axis } = base();
-  const sets = shown.map((name, index) => ({ label: words(name), data: found.series[name].map(([x, y]) => ({ x, y })), borderColor: lineColour(name, index), backgroundColor: lineColour(name, index), borderDash: name.startsWith("test") ? [5, 4] : [], borderWidth: 1.6, pointRadius: 0, pointHitRadius: 6 }));
+  const scale = (name) => (name.endsWith("accuracy") ? 100 : 1);
+  const percent = shown.every((name) => scale(name) === 100);
+  const sets = shown.map((name, index) => ({ label: words(name), data: found.series[name].map(([x, y]) => ({ x, y: y * scale(name) })), borderColor: lineColour(name, index), backgroundColor: lineColour(name, index), borderDash: name.startsWith("test") ? [5, 4] : [], borderWidth: 1.6, pointRadius: 0, pointHitRadius: 6 }));
   const phases = found.phases.map(([step, name]) => `${name} from step ${step}`).join(", ");
-  const large = Math.max(...sets.flatMap((set) => set.data.map((point) => point.y))) > 20 && Math.min(...sets.flatMap((set) => set.data.map((point) => point.y))) > 0;
+  const large = !percent && Math.max(...sets.flatMap((set) => set.data.map((point) => point.y))) > 20 && Math.min(...sets.flatMap((set) => set.data.map((point) => point.y))) > 0;
   draw("history-chart", {
     type: "line",
     data: { datasets: sets },
     options: {
-      scales: { x: { ...axis(`step   (${phases})`), type: "linear" }, y: { ...axis(`${now.logged.startsWith("*") ? now.logged.slice(1) : words(now.logged)}${large ? " (logarithmic)" : ""}`), type: large ? "logarithmic" : "linear", ticks: { ...axis("").ticks, ...(large ? { callback: (value) => (Number.isInteger(Math.round(1e6 * Math.log10(value)) / 1e6) ? String(value) : "") } : {}) } } },
+      scales: { x: { ...axis(`step   (${phases})`), type: "linear" }, y: { ...axis(`${now.logged.startsWith("*") ? now.logged.slice(1) : words(now.logged)}${percent ? " in %" : ""}${large ? " (logarithmic)" : ""}`), type: large ? "logarithmic" : "linear", ticks: { ...axis("").ticks, ...(large ? { callback: (value) => (Number.isInteger(Math.round(1e6 * Math.log10(value)) / 1e6) ? String(value) : "") } : {}) } } },
       interaction: { mode: "nearest", axis: "x", intersect: false },
       plugins: { legend: { labels: { color: colours.ink, boxWidth: 14, boxHeight: 2 } }, tooltip: { callbacks: { title: (items) => `step ${items[0].raw.x}` } } },
     },
@@ -70,7 +72,7 @@ const distribution = (now, own) => {
     type: "line",
     data: { datasets: [...set(now.group, colours.accent, []), ...between, ...others] },
     options: {
-      scales: { x: { ...axis("loss of a sample"), type: "linear", min: 0 }, y: { ...axis(`% of ${now.subset} samples with at most this loss`), min: 0, max: 100 } },
+      scales: { x: { ...axis(`loss of a ${now.subset} sample`), type: "linear", min: 0 }, y: { ...axis("% of samples with at most this loss"), min: 0, max: 100 } },
       interaction: { mode: "nearest", axis: "x", intersect: false },
       plugins: { legend: { labels: { color: colours.ink, boxWidth: 14, boxHeight: 2 } }, tooltip: { callbacks: { title: (items) => `loss ${items[0].raw.x.toFixed(3)}`, label: (item) => `${item.dataset.label}: ${item.raw.y.toFixed(1)} %` } } },
     },

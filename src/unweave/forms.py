@@ -1,0 +1,53 @@
+"""The form of JSON that comes from outside: checked before anything relies on it, and refused in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unweave.errors import UsageError
+
+TEXT, NUMBER, COUNT, OBJECT, LIST = "a text", "a number", "a whole number", "an object", "a list"
+_KINDS: dict[str, tuple[type, ...]] = {
+    TEXT: (str,),
+    NUMBER: (int, float),
+    COUNT: (int,),
+    OBJECT: (dict,),
+    LIST: (list,),
+}
+
+
+def require_form(content: Any, form: Any, where: str) -> None:
+    """Refuse content of another form: a kind, a list of one form, or forms by name.
+
+    An entry whose name ends in "?" may be null or absent; "*" stands for any name.
+
+    >>> require_form({"id": 7}, {"id": TEXT}, "it")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: it.id is 7, but must be a text.
+    """
+    if isinstance(form, str):
+        # JSON knows whole numbers of any length, and true is one to Python.
+        odd = form in (NUMBER, COUNT) and (
+            isinstance(content, bool) or (isinstance(content, int) and abs(content) > 2**63)
+        )
+        if not isinstance(content, _KINDS[form]) or odd:
+            raise UsageError(f"{where} is {_short(content)}, but must be {form}.")
+    elif isinstance(form, list):
+        require_form(content, LIST, where)
+        for number, entry in enumerate(content):
+            require_form(entry, form[0], f"{where}[{number}]")
+    else:
+        require_form(content, OBJECT, where)
+        for name, inner in form.items():
+            key = name.removesuffix("?")
+            if name != key and content.get(key) is None:
+                continue
+            if key not in content and key != "*":
+                raise UsageError(f"{where} lacks the entry {key!r}.")
+            for chosen in content if key == "*" else (key,):
+                require_form(content[chosen], inner, f"{where}.{chosen}")
+
+
+def _short(content: Any) -> str:
+    text = type(content).__name__ if isinstance(content, dict | list) else repr(content)
+    return text if len(text) <= 40 else f"{text[:40]}…"
