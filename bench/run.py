@@ -29,7 +29,10 @@ WORKERS = 2
 
 
 def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step (a projection, an evaluation) on both sides, taken in turns."""
+    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio.
+
+    Sides take turns, and the ratio is the median of those within a round: what else the machine does meets both.
+    """
     sides: dict[str, tuple[Callable[[], list[float]], Callable[[], list[float]]]] = {
         "stage1": (_our_steps(workload, 1, device, 20), _their_stage1(workload, device, 20)),
         "stage2": (_our_steps(workload, 2, device, 8), _their_stage2(workload, device, 8)),
@@ -43,9 +46,13 @@ def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -
         laps: tuple[list[float], list[float]] = ([], [])
         for number in range(rounds):
             for index in (0, 1) if number % 2 == 0 else (1, 0):
-                laps[index].extend(both[index]())
-        ours, theirs = (statistics.median(lap) for lap in laps)
-        found[part] = {"seconds": ours, "yardstick_seconds": theirs, "ratio": theirs / ours}
+                laps[index].append(statistics.median(both[index]()))
+        ratios = [theirs / ours for ours, theirs in zip(*laps, strict=True)]
+        found[part] = {
+            "seconds": statistics.median(laps[0]),
+            "yardstick_seconds": statistics.median(laps[1]),
+            "ratio": statistics.median(ratios),
+        }
     return found
 
 
@@ -153,7 +160,7 @@ def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
     results: dict[str, Any] = {}
     for workers in (0, WORKERS):
         name = f"in {workers} processes that are started anew, as released" if workers else "in the same process"
-        found = compare(workloads.digits(workers=workers), device, rounds=2 if workers else ROUNDS)
+        found = compare(workloads.digits(workers=workers), device, rounds=3 if workers else ROUNDS)
         show(f"digits, the median of a step; the yardstick reads its data {name}", found)
         results["as_released" if workers else "in_one_process"] = found
     ratios = {part: round(row["ratio"], 2) for part, row in results["as_released"].items()}

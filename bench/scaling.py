@@ -6,6 +6,7 @@ python -m bench.scaling --out FOLDER [--device cpu] [--most-parameters 100000000
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import statistics
 import time
@@ -53,10 +54,19 @@ def peak_memory(device: torch.device) -> Iterator[Memory]:
         wait(device)
         memory.peak_bytes = torch.cuda.max_memory_allocated(device) - held
         return
+    _give_back()
     process_memory.reset()
     before = process_memory.peak() or 0
     yield memory
     memory.peak_bytes = (process_memory.peak() or 0) - before
+
+
+def _give_back() -> None:
+    """Give freed memory back to the system (glibc keeps it), or what is used again would not show."""
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        return
 
 
 def network(parameters: int) -> nn.Module:
