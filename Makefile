@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check-tests torture package picture gallery clean
+.PHONY: bench scaling demo test lint types check-tests torture package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -29,6 +29,15 @@ types: $(READY)
 # Several processes with one thread each: torch's threads would get in each other's way.
 check-tests: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile
+
+# How many times faster than the released loop's way of working, in minutes; with a GPU, also how well it is used.
+# `make bench OUT=results/speed` writes what was measured.
+bench: $(READY)
+	$(RUN) -m bench.run $(if $(OUT),--out $(OUT))
+
+scaling: $(READY)
+	$(RUN) -m bench.scaling --out $(or $(OUT),results/speed)
+	$(RUN) -m bench.plot $(or $(OUT),results/speed) docs/images
 
 # Every method, killed at random places and resumed: what `make test` samples, in some minutes.
 torture: $(READY)

@@ -165,7 +165,7 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
         resumed = unlearn(model, split, out=tmp_path / "run", device="cpu", resume=True, **FAST)
         assert same(weights(resumed.model), weights(unlearn(model, split, device="cpu", **FAST).model))
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=False)
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=False)
 
 
 def test_one_process_at_a_time(model, split, tmp_path):

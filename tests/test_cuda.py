@@ -34,7 +34,7 @@ def test_cuda_follows_the_cpu_at_first(digits):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     cpu, cuda = (unlearn(original, task.train, device=device, **settings).history.rows for device in ("cpu", "cuda"))
     for first, second in zip(cpu[:5], cuda[:5], strict=True):
-        assert first["forget_loss"] == pytest.approx(second["forget_loss"], rel=1e-2)
+        assert first["forget_loss"] == pytest.approx(second["forget_loss"], rel=3e-2)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -122,3 +122,51 @@ def test_a_bad_sample_is_named_by_whichever_process_reads_it():
 
     with pytest.raises(UsageError, match="first: sample 33"):
         unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), device="cpu")
+
+
+# Tokens
+
+
+class Reader(nn.Module):
+    """Averages the embeddings of a sentence's tokens; notes how wide its batches are."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head, self.widths = nn.Embedding(20, 4), nn.Linear(4, 3), []
+
+    def forward(self, input_ids, attention_mask):
+        self.widths.append(input_ids.shape[1])
+        mask = attention_mask[:, :, None].to(self.words.weight.dtype)
+        return self.head((self.words(input_ids) * mask).sum(1) / mask.sum(1))
+
+
+def sentences(lengths, *, width=64):
+    generator = torch.Generator().manual_seed(2)
+    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
+    words = torch.randint(1, 20, (len(lengths), width), generator=generator) * mask
+    return {"input_ids": words, "attention_mask": mask, "labels": torch.arange(len(lengths)) % 3}
+
+
+@pytest.mark.parametrize("keep_data", ["device", "host"])
+def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_data, monkeypatch):
+    data = sentences([5 + row % 9 for row in range(39)] + [50])
+    model = Reader().double()
+    cut, whole = split_of(data, keep_data=keep_data), split_of(data)
+    short = unlearn(model, cut, device="cpu", **FAST)
+    assert set(short.model.widths) >= {16, 64}
+    assert short.model.widths.count(16) > short.model.widths.count(64)
+    scores = evaluate(short.model, cut, device="cpu")["train"]["remote"]["loss"]
+    monkeypatch.setattr("unweave.padding.MULTIPLE", 64)
+    long = unlearn(model, whole, device="cpu", **FAST)
+    assert set(long.model.widths[len(model.widths) :]) == {64}
+    for key, tensor in short.model.state_dict().items():
+        assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
+    assert scores == pytest.approx(evaluate(long.model, whole, device="cpu")["train"]["remote"]["loss"])
+
+
+def test_padding_on_the_left_stays():
+    data = {name: column.flip(1) if name != "labels" else column for name, column in sentences([3, 4, 5, 6]).items()}
+    samples = Samples(data)
+    samples.keep(torch.arange(4), CPU)
+    assert samples.token_lengths(CPU).tolist() == [64] * 4
+    assert samples.batch(torch.arange(4), CPU, longest=64).data["input_ids"].shape == (4, 64)

@@ -118,7 +118,7 @@ def test_workers_may_be_killed_and_stopped_in_any_way(finished, trained):
     assert done(trained) == CELLS - 1
 
     # Ctrl-C, and kill -9 of the command itself: no worker stays behind.
-    for name, send, code in (("retrain.*", signal.SIGINT, 130), ("two-stage.*", signal.SIGKILL, -9)):
+    for name, send, code in (("*", signal.SIGINT, 130), ("two-stage.*", signal.SIGKILL, -9)):
         for path in trained.glob(f"s/cells/{name}"):
             shutil.rmtree(path)
         begun, process = time.time(), start(trained, "--workers", "2")

@@ -34,9 +34,8 @@ def picture(page: Path, target: Path) -> None:
     for image in images:
         whole.paste(image, (left, 0))
         left += image.width + gap
-    whole.resize((whole.width * 5 // 8, whole.height * 5 // 8), Image.Resampling.LANCZOS).quantize(128).save(
-        target, optimize=True
-    )
+    small = whole.resize((whole.width * 5 // 8, whole.height * 5 // 8), Image.Resampling.LANCZOS)
+    small.quantize(256, method=Image.Quantize.FASTOCTREE).save(target, optimize=True)
 
 
 def main() -> None:

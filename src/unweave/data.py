@@ -21,6 +21,7 @@ from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
+from unweave.padding import token_lengths, trimmed
 from unweave.randomness import own_random_numbers
 from unweave.trees import byte_size, map_tensors, same
 
@@ -173,8 +174,15 @@ class Samples:
         shelf = self._shelf(device)
         return None if shelf is None else labels_of(shelf.data)[rows.to(device)]
 
-    def batch(self, rows: Tensor, device: torch.device, *, classes: int | None = None) -> Batch:
-        """Return the samples at these positions as a batch on the device.
+    def token_lengths(self, device: torch.device) -> Tensor | None:
+        """Return the number of tokens of every sample, on the host, where samples with padding are kept."""
+        shelf = self._shelf(device)
+        return None if shelf is None else shelf.lengths
+
+    def batch(
+        self, rows: Tensor, device: torch.device, *, classes: int | None = None, longest: int | None = None
+    ) -> Batch:
+        """Return the samples at these positions as a batch on the device, without padding beyond ``longest`` tokens.
 
         With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
         data that is kept on the device were checked when it was put there.)
@@ -182,7 +190,7 @@ class Samples:
         shelf = self._shelf(device)
         if shelf is not None:
             rows = rows.to(device)
-            return Batch(rows=rows, data=shelf.take(rows))
+            return Batch(rows=rows, data=shelf.take(rows, longest))
         return self._arrived(rows, self.read(rows.cpu()), device, classes)
 
     def batches(self, orders: Iterable[Order], device: torch.device, *, classes: int | None = None) -> Iterator[Batch]:
@@ -200,6 +208,8 @@ class Samples:
     def _arrived(self, rows: Tensor, data: Data, device: torch.device, classes: int | None) -> Batch:
         if classes is not None:
             require_known_labels(labels_of(data), rows, classes)
+        if (lengths := token_lengths(data)) is not None:
+            data = trimmed(data, int(lengths.max()))
         return Batch(rows=to_device(rows, device), data=to_device(data, device))
 
     def _shelf(self, device: torch.device) -> Shelf | None:

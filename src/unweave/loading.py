@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from unweave.errors import UsageError
+from unweave.padding import token_lengths, trimmed
 from unweave.randomness import own_random_numbers, seed_host
 from unweave.trees import map_tensors, shapes, tensors_of
 
@@ -30,6 +31,7 @@ class Shelf:
         self.read, self.count, self.device, self.workers = read, count, device, workers
         self.there = torch.zeros(count, dtype=torch.bool)  # on the host, like the decision what to read
         self.data: Any = None
+        self.lengths: Tensor | None = token_lengths(whole)  # on the host too: a batch is cut without asking the device
         if whole is not None:  # already tensors: move them as they are
             self.data = to_device(whole, device)
             _require_finite(self.data, torch.arange(count))
@@ -44,20 +46,25 @@ class Shelf:
         chunks = new.split(CHUNK)
         read = stream(self.read, ((chunk, None) for chunk in chunks), self.workers, self.device.type == "cuda")
         for chunk, data in zip(chunks, read, strict=True):
+            lengths = token_lengths(data)
             if self.data is None:
                 self.data = map_tensors(self._room, data)
+                self.lengths = None if lengths is None else torch.zeros(self.count, dtype=lengths.dtype)
             if shapes(data) != shapes(self.data):
                 return False
             _require_finite(data, chunk)
             places = to_device(chunk, self.device)
             for kept, part in zip(tensors_of(self.data), tensors_of(data), strict=True):
                 kept[places] = to_device(part, self.device)
+            if self.lengths is not None and lengths is not None:
+                self.lengths[chunk] = lengths
             self.there[chunk] = True
         return True
 
-    def take(self, rows: Tensor) -> Any:
-        """Return the samples at these positions, which must be on the device."""
-        return map_tensors(lambda tensor: tensor[rows], self.data)
+    def take(self, rows: Tensor, longest: int | None = None) -> Any:
+        """Return the samples at these positions, which must be on the device; padding beyond ``longest`` is cut."""
+        kept = self.data if longest is None else trimmed(self.data, longest)
+        return map_tensors(lambda tensor: tensor[rows], kept)
 
     def _room(self, sample: Tensor) -> Tensor:
         return sample.new_zeros((self.count, *sample.shape[1:]), device=self.device)

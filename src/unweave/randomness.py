@@ -17,6 +17,13 @@ def seed_host(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
+def seed_everything(seed: int) -> None:
+    """Seed the generators of the host and of every CUDA device, without asking what else there is."""
+    seed_host(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+
+
 @contextmanager
 def own_random_numbers(device: torch.device | None = None) -> Iterator[None]:
     """Leave the caller's generators (torch, NumPy, Python) as they were, whatever is drawn inside.

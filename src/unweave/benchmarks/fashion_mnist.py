@@ -141,7 +141,7 @@ def network(width: int = 16) -> nn.Module:
 TWO_STAGE = {
     "stage1_learning_rate": 1e-4,
     "stage1_forget_batch": 64,
-    "stage2_learning_rate": 2e-4,
+    "stage2_learning_rate": 1.5e-4,
     "stage2_epochs": 6,
     "stage2_adjacent_batch": 256,
     "stage2_forget_batch": 512,

@@ -40,7 +40,9 @@ class EncoderOptions(Options):
     """What can be chosen of a benchmark of sentences."""
 
     model: str = setting(
-        "minilm", help="A transformers folder (also inside --data) or Hub name (OWNER/NAME), or MODULE:FUNCTION."
+        "minilm",
+        help="A transformers folder (also inside --data), a Hub name (sentence-transformers/all-MiniLM-L6-v2, "
+        "microsoft/mpnet-base), or MODULE:FUNCTION.",
     )
     tokenizer: str = setting("", help="Whose tokenizer, where it is not the model's own; folder or Hub name.")
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unweave.data import Batch, Samples
 from unweave.errors import UsageError
-from unweave.loading import Ahead, Order
+from unweave.loading import Ahead, Order, to_device
 
 
 def derive_seed(*parts: int | str) -> int:
@@ -55,8 +55,13 @@ class Batches:
         self.rows = rows.to(device)
         self._kept = samples.kept(device)
         # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
+        lengths = samples.token_lengths(device)
         self._plan = _Plan(
-            self.rows if self._kept else rows.cpu(), size, seed, varies=not self._kept and samples.varies(rows)
+            self.rows if self._kept else rows.cpu(),
+            size,
+            seed,
+            varies=not self._kept and samples.varies(rows),
+            lengths=None if lengths is None else lengths[rows.cpu()],
         )
         read = partial(samples.batches, device=device, classes=classes)
         self._ahead = {way: Ahead(partial(self._plan.order, way), read) for way in ("shuffled", "in order")}
@@ -86,7 +91,8 @@ class Batches:
 
     def _batch(self, way: str, number: int) -> Batch:
         if self._kept:
-            return self.samples.batch(self._plan.positions(way, number), self.device)
+            longest = self._plan.longest(way, number)
+            return self.samples.batch(self._plan.positions(way, number), self.device, longest=longest)
         found: Batch = self._ahead[way][number]
         return found
 
@@ -94,23 +100,33 @@ class Batches:
 class _Plan:
     """Which samples are in which batch."""
 
-    def __init__(self, rows: Tensor, size: int, seed: int, *, varies: bool) -> None:
-        self.rows, self.size, self.seed, self.varies = rows, size, seed, varies
+    def __init__(self, rows: Tensor, size: int, seed: int, *, varies: bool, lengths: Tensor | None = None) -> None:
+        self.rows, self.size, self.seed, self.varies, self.lengths = rows, size, seed, varies, lengths
         self.shuffled = lru_cache(maxsize=2)(self._shuffle)
 
     def positions(self, way: str, number: int) -> Tensor:
         """Return the positions of the samples of a batch."""
+        turn, some = self._place(number)
+        return self.shuffled(turn)[0][some] if way == "shuffled" else self.rows[some]
+
+    def longest(self, way: str, number: int) -> int | None:
+        """Return the most tokens that a sample of a batch has, or None where samples have no tokens."""
+        if self.lengths is None:
+            return None
+        turn, some = self._place(number)
+        lengths = self.shuffled(turn)[1] if way == "shuffled" else self.lengths
+        return int(lengths[some].max()) if lengths is not None else None
+
+    def _place(self, number: int) -> tuple[int, slice]:
         turn, place = divmod(number, math.ceil(len(self.rows) / self.size))
-        rows = self.shuffled(turn) if way == "shuffled" else self.rows
-        return rows[place * self.size : (place + 1) * self.size]
+        return turn, slice(place * self.size, (place + 1) * self.size)
 
     def order(self, way: str, number: int) -> Order:
         """Return the positions, and the seed of random transforms where there are any."""
         return self.positions(way, number), derive_seed(self.seed, way, number) if self.varies else None
 
-    def _shuffle(self, turn: int) -> Tensor:
+    def _shuffle(self, turn: int) -> tuple[Tensor, Tensor | None]:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))
         order = torch.randperm(len(self.rows), generator=generator)
-        if self.rows.device.type == "cuda":
-            order = order.pin_memory().to(self.rows.device, non_blocking=True)
-        return self.rows[order.to(self.rows.device)]
+        lengths = None if self.lengths is None else self.lengths[order]
+        return self.rows[to_device(order, self.rows.device)], lengths

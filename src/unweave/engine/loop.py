@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from accelerate.utils import set_seed
 from torch import Tensor
 
 from unweave.engine.batches import derive_seed
@@ -17,7 +16,7 @@ from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
 from unweave.engine.workbench import Cost, Workbench
 from unweave.errors import RunError, Stopped, UsageError
-from unweave.randomness import own_random_numbers
+from unweave.randomness import own_random_numbers, seed_everything
 
 Watcher: TypeAlias = Callable[[Phase, int], Logged]
 
@@ -93,7 +92,7 @@ class _Run:
 
     def _begin(self, index: int) -> None:
         phase = self.phases[index]
-        set_seed(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
+        seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
         phase.prepare(self.bench)
         phase.begin()
         if self.checkpoints and index > 0:
@@ -103,7 +102,7 @@ class _Run:
         bench, phase = self.bench, self.phases[index]
         self.line.phase(phase.name, steps=phase.steps, done=first)
         for number in range(first, phase.steps):
-            set_seed(derive_seed(bench.seed, phase.name, number) % 2**32)
+            seed_everything(derive_seed(bench.seed, phase.name, number) % 2**32)
             bench.forwards.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
             self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)

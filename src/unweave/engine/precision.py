@@ -38,9 +38,9 @@ def autocast(device: torch.device, precision: Resolved) -> torch.autocast:
 
 
 @contextmanager
-def fast_products(device: torch.device) -> Iterator[None]:
-    """Let products of float32 matrices on CUDA use TF32 inside; ours that need more are in float64."""
-    if device.type != "cuda":
+def fast_products(device: torch.device, precision: Resolved) -> Iterator[None]:
+    """Let what is left of float32 products in a bfloat16 run use TF32; float32, asked for, stays float32."""
+    if device.type != "cuda" or precision == "float32":
         yield
         return
     before = torch.get_float32_matmul_precision()

@@ -203,7 +203,7 @@ class Workbench:
         """Add the time and the peak memory of what happens inside to the cost; let products use TF32 on CUDA."""
         self._start_clock()
         try:
-            with fast_products(self.device), limited_to(self.max_memory, self.device):
+            with fast_products(self.device, self.precision), limited_to(self.max_memory, self.device):
                 yield
         finally:
             self._stop_clock()

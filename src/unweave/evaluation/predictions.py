@@ -195,7 +195,7 @@ def predict(
         reading(model, where),
         channels_last(model, where),
         exact_head(model, chosen),
-        fast_products(where),
+        fast_products(where, chosen),
         autocast(where, chosen),
     ):
         done = 0
@@ -222,7 +222,10 @@ def predict(
 
 def _in_order(samples: Samples, rows: Tensor, device: torch.device, size: int) -> Iterator[Batch]:
     if samples.kept(device):
-        return (samples.batch(some, device) for some in rows.to(device).split(size))
+        lengths = samples.token_lengths(device)
+        ends = [None if lengths is None else int(lengths[some].max()) for some in rows.cpu().split(size)]
+        there = rows.to(device).split(size)
+        return (samples.batch(some, device, longest=end) for some, end in zip(there, ends, strict=True))
     return samples.batches(((some, None) for some in rows.cpu().split(size)), device)
 
 

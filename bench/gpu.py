@@ -1,0 +1,234 @@
+"""What a GPU is judged by: ResNet-18 at 224 px, the steps of the released protocol, against the released loop."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench import measure, released_loop, workloads
+from bench.measure import Laps, wait
+from bench.workloads import Workload
+from unweave.projection import remove_span
+
+STEPS = {1: 372, 2: 96}  # of the protocol on CIFAR-100
+PARTS = ("stage1", "stage2", "projection", "evaluation")
+
+
+def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
+    """Measure everything, print it, write it; return the ratios to the yardstick."""
+    workload = workloads.images()
+    peak = matmul_peak(device)
+    print(f"\nbfloat16 matrix products: {peak / 1e12:.0f} TFLOP/s")
+    # First of all, so that the warm-up of a run is measured and not that of another part.
+    ours = {stage: our_stage(workload, stage, device) for stage in (1, 2)}
+    passes = {compile_: one_batch(workload, device, peak, compile_) for compile_ in ("off", "on")}
+    for compile_, row in passes.items():
+        print(
+            f"512 images, forward and backward, compile {compile_}: {1e3 * row['seconds']:.1f} ms, "
+            f"{row['images_per_second']:,.0f} images/s, {row['tflops']:.0f} TFLOP/s ({row['share_of_peak']:.0%} of "
+            f"that), warm-up {row['warm_up_seconds']:.1f} s"
+        )
+    theirs = {stage: their_stage(workload, stage, device) for stage in (1, 2)}
+    projection = projections(workload, device)
+    evaluation = evaluations(device)
+    share = (projection["seconds"] + ours[2]["bookkeeping_seconds"]) / ours[2]["step_seconds"]
+    total = sum(ours[stage]["whole_seconds"] for stage in STEPS)
+    yardstick = sum(theirs[stage]["whole_seconds"] for stage in STEPS)
+    for stage in STEPS:
+        print(
+            f"stage {stage}: {1e3 * ours[stage]['step_seconds']:.1f} ms a step, "
+            f"{ours[stage]['peak_bytes'] / 1e9:.1f} GB; yardstick "
+            f"{1e3 * theirs[stage]['step_seconds']:.0f} ms, {theirs[stage]['peak_bytes'] / 1e9:.1f} GB"
+        )
+    print(
+        f"the whole protocol (372 + 96 steps, warm-up included): {total:.1f} s; yardstick {yardstick:.0f} s (from "
+        f"{theirs[1]['steps']} and {theirs[2]['steps']} steps): {yardstick / total:.1f}×"
+    )
+    print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {ours[2]['host_waits']}")
+    print(f"six accuracies, losses and attack features of 60,000 images: {evaluation['seconds_32px']:.2f} s at 32 px")
+    ratios = {
+        "stage1": theirs[1]["step_seconds"] / ours[1]["step_seconds"],
+        "stage2": theirs[2]["step_seconds"] / ours[2]["step_seconds"],
+        "projection": projection["yardstick_seconds"] / projection["seconds"],
+        "evaluation": evaluation["yardstick_seconds_224px"] / evaluation["seconds_224px"],
+    }
+    content = {
+        "workload": workload.note,
+        "matmul_peak_flops": peak,
+        "passes": passes,
+        "stages": ours,
+        "yardstick": theirs,
+        "projection": projection,
+        "evaluation": evaluation,
+        "projection_and_bookkeeping_share": share,
+        "whole_seconds": total,
+        "whole_yardstick_seconds": yardstick,
+        "whole_ratio": yardstick / total,
+        "ratios": ratios,
+    }
+    measure.write(out, "gpu", content, device)
+    return {part: round(ratios[part], 2) for part in PARTS}
+
+
+def matmul_peak(device: torch.device) -> float:
+    """Return the floating-point operations per second of large bfloat16 products."""
+    size = 8192
+    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(5):
+        a @ b
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(50):
+        a @ b
+    wait(device)
+    return 50 * 2 * size**3 / (time.perf_counter() - start)
+
+
+def one_batch(workload: Workload, device: torch.device, peak: float, compile_: Any) -> dict[str, float]:
+    """Time forward and backward of 512 images."""
+    bench, _ = measure.phase_of(workload, 2, device, compile=compile_)
+    batches = bench.batches("remote", size=512)
+
+    def both() -> None:
+        bench.gradient([bench.losses(batches[0]).mean()])
+
+    with FlopCounterMode(display=False) as counter:
+        both()
+    wait(device)
+    start = time.perf_counter()
+    both()
+    both()
+    wait(device)
+    warm_up = time.perf_counter() - start
+    lap = measure.seconds(both, device, repeats=20)
+    flops = counter.get_total_flops() / lap
+    return {
+        "seconds": lap,
+        "images_per_second": 512 / lap,
+        "tflops": flops / 1e12,
+        "share_of_peak": flops / peak,
+        "warm_up_seconds": warm_up - 2 * lap,
+    }
+
+
+def our_stage(workload: Workload, stage: int, device: torch.device) -> dict[str, Any]:
+    """Time a stage of ours as a run takes it: with compiling where that pays for the protocol's steps."""
+    torch.cuda.reset_peak_memory_stats(device)
+    start = time.perf_counter()
+    bench, phase = measure.phase_of(workload, stage, device)
+    wait(device)
+    begun = time.perf_counter() - start
+    start = time.perf_counter()
+    measure.take_steps(bench, phase, 6)
+    wait(device)
+    first = time.perf_counter() - start
+    laps = Laps(device)
+    measure.take_steps(bench, phase, 30 if stage == 1 else 8, first=6, clock=laps)
+    step = statistics.median(laps.seconds)
+    start = time.perf_counter()
+    more = 30 if stage == 1 else 8
+    measure.take_steps(bench, phase, more, first=40)  # without waiting after each step, as a run does
+    wait(device)
+    flowing = (time.perf_counter() - start) / more
+    return {
+        "step_seconds": flowing,
+        "step_seconds_with_waiting": step,
+        "begin_seconds": begun,
+        "first_six_steps_seconds": first,
+        "whole_seconds": begun + first + (STEPS[stage] - 6) * flowing,
+        "peak_bytes": torch.cuda.max_memory_allocated(device),
+        "host_waits": _host_waits(bench, phase),
+        "bookkeeping_seconds": _bookkeeping(bench, phase, device) if stage == 2 else 0.0,
+    }
+
+
+def _host_waits(bench: Any, phase: Any) -> str:
+    """Return what made the host wait within a step, or "none"."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        phase.step(60)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return "none"
+
+
+def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
+    """Return the seconds of a step that are neither passes through the model nor projection: momentum and move."""
+    parts = [torch.randn_like(parameter) for parameter in bench.parameters]
+
+    def work() -> None:
+        torch._foreach_add_(parts, phase.velocity, alpha=0.9)
+        bench.move(parts, by=-1e-12)
+
+    return measure.seconds(work, device, repeats=20)
+
+
+def their_stage(workload: Workload, stage: int, device: torch.device) -> dict[str, Any]:
+    """Time a few steps of the yardstick, and take the protocol's number of them."""
+    model, s = workload.theirs().to(device), workload.settings
+    loaders = workload.loaders(device)["train"]
+    torch.cuda.reset_peak_memory_stats(device)
+    laps = Laps(device)
+    if stage == 1:
+        released_loop.stage1(
+            model,
+            loaders,
+            steps=40,
+            remote_batch=s.stage1_remote_batch,
+            forget_batch=s.stage1_forget_batch,
+            learning_rate=s.stage1_learning_rate,
+            clock=laps,
+        )
+    else:
+        released_loop.stage2(
+            model,
+            loaders,
+            steps=4,
+            adjacent_batch=s.stage2_adjacent_batch,
+            forget_batch=s.stage2_forget_batch,
+            remote_batch=s.stage2_remote_batch,
+            batch_limit=s.stage2_remote_batches,
+            learning_rate=s.stage2_learning_rate,
+            clock=laps,
+        )
+    step = statistics.mean(laps.seconds[1:])
+    return {
+        "step_seconds": step,
+        "steps": len(laps.seconds),
+        "whole_seconds": STEPS[stage] * step,
+        "peak_bytes": torch.cuda.max_memory_allocated(device),
+    }
+
+
+def projections(workload: Workload, device: torch.device) -> dict[str, float]:
+    """Time the projection alone, two directions."""
+    parameters = list(workload.theirs().to(device).parameters())
+    first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
+    return {
+        "seconds": measure.seconds(lambda: remove_span(first, [second, third], in_place=True), device, repeats=20),
+        "yardstick_seconds": measure.seconds(lambda: released_loop.project(first, second, third), device, repeats=5),
+    }
+
+
+def evaluations(device: torch.device) -> dict[str, float]:
+    """Time the evaluation of 60,000 images at both sizes; the yardstick's from 6,000, times ten."""
+    found = {}
+    for size in (32, 224):
+        workload = workloads.images(size=size)
+        model = workload.ours().to(device)
+        found[f"seconds_{size}px"] = measure.seconds(
+            lambda model=model, workload=workload: measure.evaluate(model, workload, device), device, repeats=2
+        )
+    small = workloads.images(train=5000, test=1000)
+    model, loaders = small.theirs().to(device), small.loaders(device)
+    start = time.perf_counter()
+    released_loop.evaluate(model, loaders, size=256)
+    found["yardstick_seconds_224px"] = 10 * (time.perf_counter() - start)
+    return found

@@ -1,0 +1,108 @@
+"""Clocks, and our side of the comparison."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.workloads import METHOD, Workload
+from unweave.engine import History, Phase, Workbench
+from unweave.engine.batches import derive_seed
+from unweave.engine.compiled import Compile
+from unweave.evaluation.membership import svc_features
+from unweave.evaluation.predictions import observe
+from unweave.provenance import provenance
+from unweave.randomness import seed_everything
+
+
+def wait(device: torch.device) -> None:
+    """Wait until the device has done everything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Laps:
+    """Notes the time of every call, in seconds since the one before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.seconds = device, list[float]()
+        self._last: float | None = None
+
+    def __call__(self) -> None:
+        """Note the time since the last call, once the device is done."""
+        wait(self.device)
+        now = time.perf_counter()
+        if self._last is not None:
+            self.seconds.append(now - self._last)
+        self._last = now
+
+
+def seconds(work: Callable[[], Any], device: torch.device, *, repeats: int) -> float:
+    """Return the median time of some work, after one run that does not count."""
+    work()
+    laps = Laps(device)
+    laps()
+    for _ in range(repeats):
+        work()
+        laps()
+    return statistics.median(laps.seconds)
+
+
+def phase_of(
+    workload: Workload,
+    stage: int,
+    device: torch.device,
+    *,
+    compile: Compile = "auto",  # noqa: A002
+) -> tuple[Workbench, Phase]:
+    """Return a stage of our two-stage method, ready for its first step."""
+    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
+    phase = list(METHOD.phases(workload.settings))[stage - 1]
+    phase.prepare(bench)
+    phase.begin()
+    return bench, phase
+
+
+def take_steps(
+    bench: Workbench, phase: Phase, count: int, *, first: int = 0, clock: Callable[[], None] | None = None
+) -> History:
+    """Take steps with everything that the engine does around a step."""
+    history = History()
+    if clock:
+        clock()
+    for number in range(first, first + count):
+        seed_everything(derive_seed(0, phase.name, number) % 2**32)
+        bench.forwards.step(number, left=phase.steps - number)
+        history.add(phase.name, number, phase.step(number))
+        if clock:
+            clock()
+    _ = history.rows
+    return history
+
+
+def evaluate(model: nn.Module, workload: Workload, device: torch.device) -> dict[str, Any]:
+    """Return six accuracies, losses, and the features that attacks look at, from one forward pass."""
+    observed = observe(model, workload.train, workload.test, device=device)
+    return {
+        f"{part} {subset}": (predictions.correct.double().mean(), predictions.losses, svc_features(predictions))
+        for part, subsets in observed.parts.items()
+        for subset, predictions in subsets.items()
+    }
+
+
+def write(folder: Path | None, name: str, content: dict[str, Any], device: torch.device) -> None:
+    """Write a result with what is needed to judge it."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    about = provenance(device) | {"threads": torch.get_num_threads()}
+    about["command"] = f"python -m bench ({name})"
+    text = json.dumps({"provenance": about, **content}, indent=2)
+    (folder / f"{name}.json").write_text(text + "\n")

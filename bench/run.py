@@ -1,0 +1,184 @@
+"""Ratios against the released loop's way of working, and on CUDA everything else that a GPU is judged by.
+
+    python -m bench.run [--out FOLDER] [--device cpu]
+
+Prints a table and, last, one line of JSON: how many times faster each part is than the yardstick. On a CPU the model
+and the data are those of the benchmark `digits`; on CUDA a ResNet-18 sees random images at 224 px.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import gpu, measure, released_loop, workloads
+from bench.measure import Laps
+from bench.workloads import Workload
+from unweave.data import pick_device
+from unweave.projection import remove_span
+
+ROUNDS = 5
+WORKERS = 2
+
+
+def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio.
+
+    Sides take turns, and the ratio is the median of those within a round: what else the machine does meets both.
+    """
+    sides: dict[str, tuple[Callable[[], list[float]], Callable[[], list[float]]]] = {
+        "stage1": (_our_steps(workload, 1, device, 20), _their_stage1(workload, device, 20)),
+        "stage2": (_our_steps(workload, 2, device, 8), _their_stage2(workload, device, 8)),
+        "projection": _projections(workload, device),
+        "evaluation": _evaluations(workload, device),
+    }
+    found = {}
+    for part, both in sides.items():
+        for side in both:
+            side()
+        laps: tuple[list[float], list[float]] = ([], [])
+        for number in range(rounds):
+            for index in (0, 1) if number % 2 == 0 else (1, 0):
+                laps[index].append(statistics.median(both[index]()))
+        ratios = [theirs / ours for ours, theirs in zip(*laps, strict=True)]
+        found[part] = {
+            "seconds": statistics.median(laps[0]),
+            "yardstick_seconds": statistics.median(laps[1]),
+            "ratio": statistics.median(ratios),
+        }
+    return found
+
+
+def _our_steps(workload: Workload, stage: int, device: torch.device, count: int) -> Callable[[], list[float]]:
+    bench, phase = measure.phase_of(workload, stage, device)
+    taken = 0
+
+    def steps() -> list[float]:
+        nonlocal taken
+        laps = Laps(device)
+        measure.take_steps(bench, phase, count, first=taken, clock=laps)
+        taken += count
+        return laps.seconds
+
+    return steps
+
+
+def _their_stage1(workload: Workload, device: torch.device, count: int) -> Callable[[], list[float]]:
+    model, s = workload.theirs().to(device), workload.settings
+
+    def steps() -> list[float]:
+        laps = Laps(device)
+        released_loop.stage1(
+            model,
+            workload.loaders(device)["train"],
+            steps=count,
+            remote_batch=s.stage1_remote_batch,
+            forget_batch=s.stage1_forget_batch,
+            learning_rate=s.stage1_learning_rate,
+            clock=laps,
+        )
+        return laps.seconds
+
+    return steps
+
+
+def _their_stage2(workload: Workload, device: torch.device, count: int) -> Callable[[], list[float]]:
+    model, s = workload.theirs().to(device), workload.settings
+
+    def steps() -> list[float]:
+        laps = Laps(device)
+        released_loop.stage2(
+            model,
+            workload.loaders(device)["train"],
+            steps=count,
+            adjacent_batch=s.stage2_adjacent_batch,
+            forget_batch=s.stage2_forget_batch,
+            remote_batch=s.stage2_remote_batch,
+            batch_limit=s.stage2_remote_batches,
+            learning_rate=s.stage2_learning_rate,
+            clock=laps,
+        )
+        return laps.seconds
+
+    return steps
+
+
+def _projections(workload: Workload, device: torch.device) -> tuple[Callable[[], list[float]], ...]:
+    parameters = list(workload.theirs().to(device).parameters())
+    first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
+
+    def timed(work: Callable[[], Any]) -> list[float]:
+        laps = Laps(device)
+        laps()
+        for _ in range(10):
+            work()
+            laps()
+        return laps.seconds
+
+    return (
+        lambda: timed(lambda: remove_span(first, [second, third])),
+        lambda: timed(lambda: released_loop.project(first, second, third)),
+    )
+
+
+def _evaluations(workload: Workload, device: torch.device) -> tuple[Callable[[], list[float]], ...]:
+    ours, theirs = workload.ours().to(device), workload.theirs().to(device)
+
+    def timed(work: Callable[[], Any]) -> list[float]:
+        laps = Laps(device)
+        laps()
+        work()
+        laps()
+        return laps.seconds
+
+    return (
+        lambda: timed(lambda: measure.evaluate(ours, workload, device)),
+        lambda: timed(lambda: released_loop.evaluate(theirs, workload.loaders(device), size=256)),
+    )
+
+
+def show(title: str, found: dict[str, dict[str, float]]) -> None:
+    """Print a table of both sides."""
+    print(f"\n{title}\n{'':<12}{'ours':>12}{'yardstick':>12}{'ratio':>8}")
+    for part, row in found.items():
+        print(f"{part:<12}{_short(row['seconds']):>12}{_short(row['yardstick_seconds']):>12}{row['ratio']:>7.1f}×")
+
+
+def _short(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
+    """Measure `digits` against the yardstick as released, and against one that reads its data in the same process."""
+    results: dict[str, Any] = {}
+    for workers in (0, WORKERS):
+        name = f"in {workers} processes that are started anew, as released" if workers else "in the same process"
+        found = compare(workloads.digits(workers=workers), device, rounds=3 if workers else ROUNDS)
+        show(f"digits, the median of a step; the yardstick reads its data {name}", found)
+        results["as_released" if workers else "in_one_process"] = found
+    ratios = {part: round(row["ratio"], 2) for part, row in results["as_released"].items()}
+    measure.write(out, f"ratios-digits-{device.type}", {"parts": results, "ratios": ratios}, device)
+    return ratios
+
+
+def main() -> None:
+    """Measure, print, and write what was found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, help="folder for JSON files")
+    parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
+    arguments = parser.parse_args()
+    device = pick_device(arguments.device)
+    print(f"{device}, {torch.get_num_threads()} threads", file=sys.stderr)
+    ratios = gpu.measure_gpu(device, arguments.out) if device.type == "cuda" else measure_cpu(device, arguments.out)
+    print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()

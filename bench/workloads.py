@@ -1,0 +1,103 @@
+"""What is measured: one model, its data in the form of each side, and the settings that both sides share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Subset
+
+from bench.released_loop import Loaders, StoredImages
+from unweave.benchmarks import find_benchmark
+from unweave.benchmarks.images import PixelClassifier
+from unweave.benchmarks.networks import resnet18
+from unweave.methods import find_method
+from unweave.split import SUBSETS, Split
+
+METHOD = find_method("two-stage")
+RESTARTED_WORKERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A model (for each side: ours prepares its images itself), data, and settings of the two-stage method."""
+
+    name: str
+    ours: Callable[[], nn.Module]
+    theirs: Callable[[], nn.Module]
+    train: Split
+    test: Split
+    stored: dict[str, StoredImages]
+    settings: Any
+    workers: int  # of the yardstick's loaders
+    note: str
+
+    def loaders(self, device: torch.device) -> dict[str, Loaders]:
+        """Return the yardstick's loaders of training and test data."""
+        splits = {"train": self.train, "test": self.test}
+        return {
+            part: Loaders(
+                {subset: Subset(self.stored[part], split[subset].tolist()) for subset in SUBSETS},
+                workers=self.workers,
+                device=device,
+            )
+            for part, split in splits.items()
+        }
+
+
+def digits(*, workers: int) -> Workload:
+    """Return the benchmark ``digits`` with its own settings; the yardstick reads the same images from bytes."""
+    benchmark = find_benchmark("digits")
+    task = benchmark.load()
+    stored = {}
+    for part, split in (("train", task.train), ("test", task.test)):
+        images, labels = split.samples.read(torch.arange(len(split.samples)))
+        pixels = (images[:, 0] * 240).round().to(torch.uint8).numpy()
+        stored[part] = StoredImages(pixels, labels.tolist(), scale=240)
+    return Workload(
+        name="digits",
+        ours=lambda: benchmark.initial(0),
+        theirs=lambda: benchmark.initial(0),
+        train=task.train,
+        test=task.test,
+        stored=stored,
+        settings=METHOD.configure(benchmark.settings_for(METHOD, None)),
+        workers=workers,
+        note="scikit-learn's digits, convolutional network of 37,000 parameters",
+    )
+
+
+def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workload:
+    """Return random images of CIFAR-100's form and counts for a ResNet-18 with random weights, at ``size`` pixels."""
+    generator = np.random.default_rng(0)
+    splits, stored = {}, {}
+    for part, count in (("train", train), ("test", test)):
+        pixels = generator.integers(0, 255, (count, 32, 32, 3), dtype=np.uint8)
+        labels = generator.integers(0, 20, count)
+        forget, adjacent = count // 100, count // 25
+        splits[part] = Split(
+            (torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), torch.from_numpy(labels)),
+            forget=range(forget),
+            adjacent=range(forget, forget + adjacent),
+        )
+        stored[part] = StoredImages(pixels, labels.tolist(), scale=255, size=size)
+
+    def network() -> nn.Module:
+        torch.manual_seed(0)
+        return resnet18(classes=20, small_images=size == 32)
+
+    return Workload(
+        name=f"resnet-18 at {size} px",
+        ours=lambda: PixelClassifier(network(), size=size),
+        theirs=network,
+        train=splits["train"],
+        test=splits["test"],
+        stored=stored,
+        settings=METHOD.configure({}),  # the method's own: those of the release for CIFAR-100
+        workers=RESTARTED_WORKERS,
+        note=f"random images of 32×32 px enlarged to {size}, 500 forget, 2,000 adjacent and 47,500 remote of 50,000",
+    )

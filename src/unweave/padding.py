@@ -1,0 +1,40 @@
+"""Padding of token batches: cut to the longest sentence of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+MASK = "attention_mask"
+MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
+
+
+def token_lengths(data: Any) -> Tensor | None:
+    """Return the place after the last token of every sample, or None where there is no attention mask.
+
+    >>> token_lengths({"attention_mask": torch.tensor([[1, 1, 0], [1, 0, 0]]), "labels": torch.tensor([0, 1])})
+    tensor([2, 1])
+    """
+    mask = data.get(MASK) if isinstance(data, Mapping) else None
+    if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.shape[1] == 0:
+        return None
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return ((mask != 0) * places).amax(dim=1).cpu()
+
+
+def trimmed(data: Any, longest: int) -> Any:
+    """Return a batch without the columns that are padding in every sample, given the longest sample's length.
+
+    >>> trimmed({"attention_mask": torch.ones(1, 40), "labels": torch.ones(1)}, 17)["attention_mask"].shape
+    torch.Size([1, 32])
+    """
+    width = data[MASK].shape[1]
+    cut = min(width, -(-longest // MULTIPLE) * MULTIPLE)
+    return {
+        name: value[:, :cut] if name in TOKENS and value.ndim == 2 and value.shape[1] == width else value
+        for name, value in data.items()
+    }
