@@ -188,11 +188,11 @@ def test_odd_json_is_refused_in_one_sentence(tmp_path, content, message):
 # Fuzz
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-FUZZ = hypothesis_settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = hypothesis_settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def listing(folder):

@@ -16,13 +16,13 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_runs_that_are_killed_end_like_one_that_was_not():
-    """Methods with every kind of state: multipliers and references, masks, a bank."""
-    methods = "two-stage,salun,gdr"
+    """Methods with every kind of state: multiplier, references, velocity, optimiser, mask."""
+    methods = "two-stage,salun"
     words = [sys.executable, "-m", "tests.torture", "--small", "--methods", methods, "--kills", "3", "--seed", "3"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    kills = int(re.search(r"9 killed runs of 3 methods, (\d+) kills: all ended like", done.stdout).group(1))
-    assert kills >= 9
+    kills = int(re.search(r"6 killed runs of 2 methods, (\d+) kills: all ended like", done.stdout).group(1))
+    assert kills >= 6
 
 
 def test_the_committed_matrix_is_whole():
