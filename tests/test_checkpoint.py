@@ -6,8 +6,10 @@ import copy
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,30 @@ def test_one_process_at_a_time(model, split, tmp_path):
     assert same(weights(result.model), weights(unlearn(model, split, device="cpu", **FAST).model))
     assert names(tmp_path) == ["run"]
     assert "lock" not in names(tmp_path / "run")
+
+
+def test_a_data_loader_that_outlives_its_run_does_not_keep_the_lock(tmp_path):
+    lock = Lock(tmp_path / "lock")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads
+        child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        with pytest.raises(UsageError, match="Another process"):
+            Lock(tmp_path / "lock")
+        lock._file.close()  # as when the process is killed
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                Lock(tmp_path / "lock").release()
+                break
+            except UsageError:  # the child has not come to let go yet
+                assert time.monotonic() < deadline
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_last_rename_that_fails_keeps_the_results(model, split, tmp_path, monkeypatch):

@@ -58,3 +58,26 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
     finally:
         torch.use_deterministic_algorithms(False)
     assert same(weights(runs[0].model), weights(runs[1].model))
+
+
+def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(digits, tmp_path, monkeypatch):
+    from unweave.methods.two_stage import Stage2
+
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    benchmark, task, original = digits
+    settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
+    # What is compiled when depends on the clock, so it is not compiled.
+    arguments = {"device": "cuda", "compile": "off", "limits": None, **settings}
+    torch.use_deterministic_algorithms(True)
+    try:
+        whole = unlearn(original, task.train, **arguments)
+        taken = Stage2.step
+        with monkeypatch.context() as patch:
+            patch.setattr(Stage2, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                unlearn(original, task.train, out=tmp_path / "run", checkpoint_steps=1, **arguments)
+        resumed = unlearn(original, task.train, out=tmp_path / "run", resume=True, **arguments)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert same(weights(whole.model), weights(resumed.model))
+    assert whole.history.rows == resumed.history.rows

@@ -7,6 +7,7 @@ import json
 import random
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,7 +173,7 @@ def test_stage_1_may_give_adjacent_data_up_and_stage_2_must_win_it_back(digits):
     unlearn(original, task.train, device="cpu", limits=limits, **settings | {"stage2_epochs": 0})  # not even begun
 
 
-@pytest.mark.parametrize("name", ["ga", "ssd", "delete", "salun"])
+@pytest.mark.parametrize("name", ["ga", "ssd", "delete", "salun", "unweave"])
 def test_the_default_limits_let_the_baselines_of_the_digits_be_seen(digits, name):
     benchmark, task, original = digits
     settings = benchmark.settings_for(METHODS[name], None)
@@ -236,6 +237,12 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path):
     assert same(whole[0], resumed[0])
     assert whole[1] == resumed[1]
     assert len(whole[1]) > 3
+
+
+def test_the_documented_limits_are_the_defaults():
+    text = (Path(__file__).parent.parent / "docs" / "safety.md").read_text()
+    for name, value in Limits().to_dict().items():
+        assert f"| `{name}` | {value:g} |" in text
 
 
 def test_every_phase_guards_subsets_that_exist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import stat
 import sys
 import warnings
@@ -447,6 +448,14 @@ def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
     assert any("No test data" in limit for limit in record["stated_limits"])
 
 
+def test_the_bound_of_the_method_unweave_holds(run, tmp_path):
+    unlearn(run.model, run.split, "unweave", out=tmp_path / "run", device="cpu", limits=None, request={"id": "x"})
+    certificate = read_record(tmp_path / "run" / "record.json")["certificate"]
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())["train"]["forget"]
+    assert scores["accuracy"] <= certificate["bound"] <= 1
+    assert certificate["conditions"]["target"] == 10
+
+
 # Fuzz
 
 VALUES = st.recursive(
@@ -556,6 +565,16 @@ def test_the_schema_is_documented():
     text = (Path(__file__).parent.parent / "docs" / "record.md").read_text()
     for name in [*NAMES, "sections", "hash", "signature"]:
         assert f"`{name}`" in text
+
+
+def test_the_documented_check_needs_nothing_of_ours(run, monkeypatch):
+    text = (Path(__file__).parent.parent / "docs" / "record.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    assert "unweave" not in block
+    monkeypatch.chdir(run.folder / "one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        exec(compile(block, "record.md", "exec"), {})
 
 
 def test_between_the_stages_is_what_the_audit_knows(run):

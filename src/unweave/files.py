@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import sys
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -206,6 +207,19 @@ def _some(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(found[:most]) + more
 
 
+_OPEN: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a forked process: data loaders may outlive their parent for seconds, and must not keep its locks."""
+    for lock in list(_OPEN):
+        lock._file.close()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)
+
+
 class Lock:
     """The right to work in a folder. It is the system's, on an open file, so it ends with the process however it ends.
 
@@ -215,6 +229,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] = path.open("ab")
+        _OPEN.add(self)
         if sys.platform == "win32":
             return
         import fcntl

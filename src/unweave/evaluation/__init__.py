@@ -4,7 +4,7 @@ One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``refere
 ``certificate`` and, over all of them, ``goals``. `evaluate` asks them.
 """
 
-from unweave.evaluation.certificate import ForgettingBound, forgetting_bound
+from unweave.evaluation.certificate import ForgettingBound, forgetting_bound, shortfall_bound
 from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.metric import Metric
@@ -31,4 +31,5 @@ __all__ = [
     "observe",
     "predict",
     "relearn",
+    "shortfall_bound",
 ]

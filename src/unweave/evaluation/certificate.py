@@ -109,6 +109,22 @@ def forgetting_bound(
     return ForgettingBound(**known, **measured, value=value)  # type: ignore[arg-type]
 
 
+def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[float, float]:
+    """Return the bound of the method ``unweave``, S / (C − log n)², and the shortfall S = mean of (C − ℓ)₊².
+
+    A sample that is predicted right has a loss of log n at most, so it adds (C − log n)² to the sum. It needs no other
+    model, and the target C must be above log n.
+
+    >>> shortfall_bound(torch.tensor([12.0, 12.0, 12.0, 0.0]), target=10.0, classes=1)
+    (0.25, 25.0)
+    """
+    room = target - math.log(classes)
+    if room <= 0 or len(losses) == 0:
+        raise UsageError(f"A target of {target:g} is not above log({classes}), or there are no losses.")
+    shortfall = float((target - losses.double()).clamp(min=0).square().mean())
+    return min(1.0, shortfall / room**2), shortfall
+
+
 def no_certificate() -> list[Metric]:
     """Return the bounds of a model of which the losses before stage 2 are not known."""
     note = "Not asked for: it needs the model as it was before stage 2 and the method's alpha."
