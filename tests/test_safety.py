@@ -203,7 +203,7 @@ def listing(folder):
 @given(change=st.dictionaries(st.sampled_from(["format", "version", "samples", "forget", "remote", "hash"]), VALUES))
 def test_an_odd_split_file_never_ends_in_a_traceback(split, data, tmp_path, change):
     path = tmp_path / "split.json"
-    path.write_text(json.dumps(json.loads(split.to_json()) | change, allow_nan=False))
+    path.write_text(json.dumps(json.loads(split.to_json()) | change))
     before = listing(tmp_path)
     try:
         assert len(Split.load(path, data).samples) == 60
@@ -250,7 +250,7 @@ def test_an_odd_configuration_never_ends_in_a_traceback(run_folder, change):
     file = folder / "config.json"
     kept = file.read_text()
     try:
-        file.write_text(json.dumps(json.loads(kept) | change, allow_nan=False))
+        file.write_text(json.dumps(json.loads(kept) | change))
         before = listing(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("unweave.benchmarks.digits.load", lambda: task)
