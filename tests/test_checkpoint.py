@@ -170,6 +170,21 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=False)
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs root to mount a disk")
+def test_a_disk_that_may_not_be_written(model, split, tmp_path):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this container may not mount")
+    try:
+        with pytest.raises(RunError, match=r"cannot be written.*Read-only file system"):
+            unlearn(model, split, out=tmp_path / "run", device="cpu", **FAST)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=False)
+
+
 def test_one_process_at_a_time(model, split, tmp_path):
     work = tmp_path / "run.unfinished"
     work.mkdir()

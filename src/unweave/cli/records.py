@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console, say
+from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
+from unweave.evaluation import Scores, evaluate
 from unweave.files import read_json, read_tensors, write_whole
 from unweave.record import (
     NAME,
@@ -39,6 +40,9 @@ from unweave.record import (
 )
 from unweave.report.record_page import drift_rows, write_record_page
 from unweave.split import Split
+
+if TYPE_CHECKING:
+    from unweave.audit import Subject
 
 record_app = typer.Typer(
     help="Show and check deletion records; prove that a sample was in one.",
@@ -129,15 +133,28 @@ def verify(
     if original:
         checks.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
     if benchmark or source or recompute:
-        from unweave.audit import examine, load_subject
+        from unweave.audit import load_subject
 
         subject = load_subject(
             model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
         )
         checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
         if recompute:
-            checks.append(check_scores(record, examine(subject, device=device, say=say)))
+            checks.append(check_scores(record, _scores_again(record, subject, device)))
     _print_checks(checks, as_json)
+
+
+def _scores_again(record: dict[str, Any], subject: Subject, device: str | None) -> Scores:
+    """Compute the scores in the precision in which they were computed for the record."""
+    used = record["configuration"].get("precision")
+    return evaluate(
+        subject.model,
+        subject.train,
+        subject.test,
+        before_stage2=subject.before_stage2,
+        device=device,
+        precision=used if used in ("float32", "bfloat16") else "auto",
+    )
 
 
 def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
