@@ -21,10 +21,11 @@ from torch import nn
 
 from unweave.engine import Cost
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2, Metric, Predictions, Scores, forgetting_bound, predict, shortfall_bound
+from unweave.evaluation import BeforeStage2, Metric, Scores
 from unweave.files import canonical, read_json, sha256
 from unweave.provenance import provenance
 from unweave.record import signing
+from unweave.record.certificate import certificate_of
 from unweave.record.fingerprints import (
     SALT_BYTES,
     Content,
@@ -130,7 +131,7 @@ def make_record(
     digests = tensor_digests(after.state_dict())
     about = provenance(device)
     previous = None if request.previous is None else read_record(Path(request.previous))
-    certificate = _certificate(before_stage2, scores, split, device, config)
+    certificate = certificate_of(before_stage2, scores, split, device, config)
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
@@ -201,56 +202,6 @@ def plain(content: Any) -> Any:
     if isinstance(content, float) and not math.isfinite(content):
         return None
     return json.loads(json.dumps(content))
-
-
-def _certificate(
-    before: BeforeStage2 | None, scores: Scores, split: Split, device: torch.device, config: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the forgetting bound with everything that it was computed from, or the reason that there is none."""
-    if scores.observed is None:
-        return {"bound": None, "words": "no bound: the forget samples were not looked at.", "conditions": {}}
-    now_losses = scores.observed("train", "forget")
-    if config["method"] == "unweave":
-        return _shortfall(now_losses, config["settings"]["target"])
-    if before is None:
-        words = "no bound: only the methods two-stage and unweave have one."
-        return {"bound": None, "words": words, "conditions": {}}
-    then = predict(before.model, split.samples, split.rows("forget"), device=device, precision=config["precision"])
-    bound = forgetting_bound(
-        then.losses, now_losses.losses, alpha=before.alpha, classes=now_losses.classes, mean_sign=before.mean_sign
-    )
-    return {
-        "bound": bound.value,
-        "tighter_bound": bound.tighter,
-        "words": str(bound),
-        "conditions": {
-            "forget_samples": bound.samples,
-            "classes": bound.classes,
-            "alpha": bound.alpha,
-            "mean_sign": before.mean_sign,
-            "smallest_forget_loss_before_stage_2": bound.smallest_loss,
-            "must_be_above": math.log(bound.classes),
-            "change_of_the_protected_objective": bound.change,
-            "squared_wasserstein": bound.wasserstein,
-        },
-    }
-
-
-def _shortfall(found: Predictions, target: float) -> dict[str, Any]:
-    """Return the bound that the method unweave keeps."""
-    bound, shortfall = shortfall_bound(found.losses, target=target, classes=found.classes)
-    return {
-        "bound": bound,
-        "words": f"at most {bound:.1%} of the {len(found)} forget samples are predicted right (measured losses; "
-        f"shortfall {shortfall:.3g} below C = {target:g})",
-        "conditions": {
-            "forget_samples": len(found),
-            "classes": found.classes,
-            "target": target,
-            "must_be_above": math.log(found.classes),
-            "shortfall": shortfall,
-        },
-    }
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:
