@@ -231,6 +231,27 @@ def test_auto_compiles_only_what_saves_more_than_it_takes(model):
 # One pass, and none for what is known
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_batches_share_a_pass_where_that_changes_nothing(data, named):
+    values, labels = data
+    split = Split({"values": values, "labels": labels} if named else data, range(8), range(8, 20), range(20, 60))
+    model = Scaled() if named else nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    bench = Workbench(model, split, device=CPU)
+    batches = [bench.batches(subset, size=6)[0] for subset in ("forget", "remote")]
+    for mode, passes in (("eval", 1), ("train", 2)):
+        bench.mode(mode)
+        ran = []
+        handle = model.register_forward_pre_hook(lambda *_, ran=ran: ran.append(1))
+        torch.manual_seed(7)
+        together = bench.losses_together(*batches)
+        assert len(ran) == passes
+        torch.manual_seed(7)
+        apart = [bench.losses(batch) for batch in batches]
+        handle.remove()
+        for one, other in zip(together, apart, strict=True):
+            assert torch.allclose(one, other, atol=1e-6)
+
+
 class Counting(nn.Linear):
     """Counts the samples that went through."""
 

@@ -129,9 +129,11 @@ class Workbench:
     def losses_together(self, *batches: Batch) -> list[Tensor]:
         """Return the losses of several batches, from one forward pass where that changes nothing.
 
-        It would in training mode, where samples of a batch depend on each other, and cannot be where shapes differ.
+        It would in training mode, where samples of a batch depend on each other; it might with a loss that is not
+        ours; and it cannot be where shapes differ.
         """
-        if self.model.training or len({shapes(batch.data) for batch in batches}) > 1:
+        alike = len({shapes(batch.data) for batch in batches}) == 1
+        if self.model.training or self.loss is not cross_entropy or not alike:
             return [self.losses(batch) for batch in batches]
         both = Batch(rows=torch.cat([b.rows for b in batches]), data=join([b.data for b in batches]))
         return list(self.losses(both).split([len(batch) for batch in batches]))
