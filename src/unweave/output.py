@@ -30,7 +30,6 @@ from unweave.files import (
 )
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-SPLIT, TEST_SPLIT = "split.json", "test-split.json"
 LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
 MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
 

@@ -31,14 +31,12 @@ from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
-from unweave.evaluation import BeforeStage2, Look, Scores, Watch, evaluate, predict
+from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
 from unweave.output import (
-    SPLIT,
-    TEST_SPLIT,
     OutputFolder,
     between_stages,
     load_weights,
@@ -46,7 +44,7 @@ from unweave.output import (
     remove_folder,
     unfinished,
 )
-from unweave.record import NAME, PROOFS, Request, make_record
+from unweave.record import Request, record_files
 from unweave.settings import Settings
 from unweave.split import Split
 from unweave.tracking import Tracking, check_trackers
@@ -141,9 +139,7 @@ def unlearn(
     chosen.check(split)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    request = Request(**request) if isinstance(request, Mapping) else request
-    if request is not None:
-        request.check(model, out)
+    asked = Request.of(request, model, out)
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -156,7 +152,7 @@ def unlearn(
         "limits": limits.to_dict() if limits else None,
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
         **({"watch": asdict(watch)} if watch else {}),
-        **({"request": request.id} if request else {}),
+        **({"request": asked.id} if asked else {}),
         **(about or {}),
     }
     judge = judge or split
@@ -196,9 +192,9 @@ def unlearn(
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         between, scores = None, None
-        if folder and request:
-            between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
         if folder:
+            if asked:
+                between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
             scores = evaluate(
                 bench.model,
                 judge,
@@ -216,9 +212,19 @@ def unlearn(
             stages = _between(folder.checkpoints, phases, model, judge, where, precision)
             files = _files(result, stages)
             private: dict[str, str] = {}
-            if request:
-                record, private = _record_files(
-                    request, folder, result, split=split, test=test, before=model, before_stage2=between, device=where
+            if asked:
+                record, private = record_files(
+                    asked,
+                    config=config,
+                    before=model,
+                    after=result.model,
+                    split=split,
+                    test=test,
+                    scores=scores,
+                    cost=bench.cost,
+                    begun=folder.begun,
+                    device=where,
+                    before_stage2=between,
                 )
                 files |= record
             folder.finish(result.model.state_dict(), files, private=private)
@@ -254,38 +260,6 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
     }
-
-
-def _record_files(
-    request: Request,
-    folder: OutputFolder,
-    result: Result,
-    *,
-    split: Split,
-    test: Split | None,
-    before: nn.Module,
-    before_stage2: BeforeStage2 | None,
-    device: torch.device,
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the record, and what stays private beside it: the proofs, and which samples were in which subset."""
-    if result.scores is None:
-        raise ValueError("a record needs scores")
-    record, proofs = make_record(
-        request,
-        config=folder.config,
-        before=before,
-        after=result.model,
-        split=split,
-        scores=result.scores,
-        cost=result.cost,
-        begun=folder.begun,
-        device=device,
-        before_stage2=before_stage2,
-    )
-    private = {PROOFS: _indented(proofs), SPLIT: split.to_json()}
-    if test is not None:
-        private[TEST_SPLIT] = test.to_json()
-    return {NAME: _indented(record)}, private
 
 
 def _between(

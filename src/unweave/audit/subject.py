@@ -16,7 +16,8 @@ from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
 from unweave.forms import COUNT, OBJECT, TEXT, require_form
 from unweave.methods import find_method
-from unweave.output import SPLIT, TEST_SPLIT, between_stages, load_weights
+from unweave.output import between_stages, load_weights
+from unweave.record import SPLIT, TEST_SPLIT
 from unweave.split import Split
 
 CONFIG = {
@@ -107,8 +108,7 @@ def _config(path: Path | None) -> dict[str, Any]:
         require_form(content, CONFIG, "config.json")
     except UsageError as error:
         raise UsageError(f"{path} is no folder of a run: {error}") from error
-    found: dict[str, Any] = content
-    return found
+    return {name: value for name, value in content.items() if value is not None}
 
 
 def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mapping[str, Any]:

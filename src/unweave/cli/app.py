@@ -37,10 +37,10 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
 ]
+SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
 Track = Annotated[
     str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
 ]
-SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
 Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
 
 

@@ -131,8 +131,8 @@ class Stage1(Phase):
         """Descend on L_aug, and move λ by the violated constraint."""
         bench, s = self.bench, self.settings
         remote_batch = self.remote[number]
-        remote_losses, forget_losses = bench.losses_together(remote_batch, self.forget[number])
-        remote_loss = remote_losses.mean()
+        remote_loss = bench.losses(remote_batch).mean()
+        forget_losses = bench.losses(self.forget[number])
 
         gap = remote_loss - self.pinned
         objective = -clipped(forget_losses, at=s.clip).mean() + self.multiplier * gap + s.penalty / 2 * gap.square()

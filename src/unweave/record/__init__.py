@@ -8,7 +8,7 @@ from unweave.record import merkle
 from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
 from unweave.record.proofs import NAME as PROOFS
 from unweave.record.proofs import digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
-from unweave.record.record import NAME, Request, make_record, now, read_record
+from unweave.record.record import NAME, SPLIT, TEST_SPLIT, Request, make_record, now, read_record, record_files
 from unweave.record.schema import require_record
 from unweave.record.signing import generate, load_public
 from unweave.record.verify import (
@@ -27,6 +27,8 @@ from unweave.record.words import changes, describe, describe_drift, printable
 __all__ = [
     "NAME",
     "PROOFS",
+    "SPLIT",
+    "TEST_SPLIT",
     "Check",
     "ForgetSet",
     "Request",
@@ -56,6 +58,7 @@ __all__ = [
     "read_proof",
     "read_proofs",
     "read_record",
+    "record_files",
     "require_record",
     "sample_tensors",
 ]

@@ -34,11 +34,12 @@ from unweave.record.fingerprints import (
     salted_split,
     tensor_digests,
 )
+from unweave.record.proofs import NAME as PROOFS
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
 from unweave.split import EVERY, Split
 
-NAME = "record.json"
+NAME, SPLIT, TEST_SPLIT = "record.json", "split.json", "test-split.json"
 TEXT_LENGTH = 100_000
 
 
@@ -68,10 +69,20 @@ class Request:
         except UnicodeEncodeError as error:
             raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
-    def check(self, model: nn.Module, out: str | os.PathLike[str] | None) -> None:
-        """Refuse a key or an earlier record that cannot be used, before any work is done."""
+    @classmethod
+    def of(
+        cls, given: Request | Mapping[str, Any] | None, model: nn.Module, out: str | os.PathLike[str] | None
+    ) -> Request | None:
+        """Return the request, which may be given as a mapping, and refuse what cannot go on record before any work."""
+        if given is None:
+            return None
         if out is None:
             raise UsageError("A deletion record needs a folder to be written to. Give out=.")
+        request = given if isinstance(given, Request) else cls(**given)
+        request._check(model)
+        return request
+
+    def _check(self, model: nn.Module) -> None:
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.previous is not None:
@@ -119,7 +130,7 @@ def make_record(
     digests = tensor_digests(after.state_dict())
     about = provenance(device)
     previous = None if request.previous is None else read_record(Path(request.previous))
-    certificate = _certificate(before_stage2, scores, split, device)
+    certificate = _certificate(before_stage2, scores, split, device, config["precision"])
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
@@ -165,6 +176,17 @@ def make_record(
     }
 
 
+def record_files(
+    request: Request, *, split: Split, test: Split | None, **made_from: Any
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the record of a finished run as a file, and what only its owner should see: proofs and splits."""
+    record, proofs = make_record(request, split=split, **made_from)
+    private = {PROOFS: json.dumps(proofs, indent=2) + "\n", SPLIT: split.to_json()}
+    if test is not None:
+        private[TEST_SPLIT] = test.to_json()
+    return {NAME: json.dumps(record, indent=2) + "\n"}, private
+
+
 def now() -> str:
     """Return the time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -181,12 +203,14 @@ def plain(content: Any) -> Any:
     return json.loads(json.dumps(content))
 
 
-def _certificate(before: BeforeStage2 | None, scores: Scores, split: Split, device: torch.device) -> dict[str, Any]:
+def _certificate(
+    before: BeforeStage2 | None, scores: Scores, split: Split, device: torch.device, precision: Any
+) -> dict[str, Any]:
     """Return the forgetting bound with everything that it was computed from, or the reason that there is none."""
     if before is None or scores.observed is None:
         return {"bound": None, "words": "no bound: only the two-stage method has one.", "conditions": {}}
     now_losses = scores.observed("train", "forget")
-    then = predict(before.model, split.samples, split.rows("forget"), device=device)
+    then = predict(before.model, split.samples, split.rows("forget"), device=device, precision=precision)
     bound = forgetting_bound(
         then.losses, now_losses.losses, alpha=before.alpha, classes=now_losses.classes, mean_sign=before.mean_sign
     )

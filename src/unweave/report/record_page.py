@@ -19,7 +19,7 @@ body {
 h1 { font-size: 1.7rem; } h2 { font-size: 1.3rem; margin-top: 3rem; } h3 { font-size: 1rem; margin-top: 2rem; }
 dl { display: grid; grid-template-columns: 9rem 1fr; gap: .3rem 1rem; } dt { opacity: .7; } dd { margin: 0; }
 dd p { margin: 0; white-space: pre-wrap; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; overflow-wrap: normal; }
 th, td { padding: .3rem .9rem .3rem 0; text-align: right; }
 th:first-child, td:first-child { text-align: left; } thead th { border-bottom: 1px solid; font-weight: 600; }
 code { font-size: .85em; } .alert { font-weight: 600; }

@@ -1,0 +1,35 @@
+"""A sample of the kill matrix; the whole of it is `make torture`, with its result in results/torture."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_runs_that_are_killed_end_like_one_that_was_not():
+    """Methods with every kind of state: multipliers and references, masks, a bank."""
+    methods = "two-stage,salun,gdr"
+    words = [sys.executable, "-m", "tests.torture", "--small", "--methods", methods, "--kills", "3", "--seed", "3"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kills = int(re.search(r"9 killed runs of 3 methods, (\d+) kills: all ended like", done.stdout).group(1))
+    assert kills >= 9
+
+
+def test_the_committed_matrix_is_whole():
+    from unweave.methods import METHODS
+
+    frame = pd.read_parquet(ROOT / "results" / "torture" / "results.parquet")
+    assert set(frame.method) == set(METHODS) - {"original"}
+    assert (frame.groupby("method").size() >= 9).all()
+    assert frame[["weights", "history", "scores", "configuration"]].to_numpy().all()
+    assert frame.kills.sum() >= len(frame)
