@@ -9,6 +9,7 @@ import torch
 
 from tests.conftest import same, weights
 from unweave import evaluate, unlearn
+from unweave.engine import Workbench
 from unweave.methods import METHODS, find_method
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -31,8 +32,10 @@ def test_cuda_follows_the_cpu_at_first(digits):
     """The same batches and nearly the same losses: rounding differs, the algorithm does not."""
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    cpu, cuda = (unlearn(original, task.train, device=device, **settings).history.rows for device in ("cpu", "cuda"))
+    cpu, cuda = (
+        unlearn(original, task.train, device=device, precision="float32", **settings).history.rows
+        for device in ("cpu", "cuda")
+    )
     for first, second in zip(cpu[:5], cuda[:5], strict=True):
         assert first["forget_loss"] == pytest.approx(second["forget_loss"], rel=3e-2)
 
@@ -81,3 +84,45 @@ def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(dig
         torch.use_deterministic_algorithms(False)
     assert same(weights(whole.model), weights(resumed.model))
     assert whole.history.rows == resumed.history.rows
+
+
+def test_no_step_waits_for_the_gpu(digits):
+    benchmark, task, original = digits
+    chosen = find_method("two-stage")
+    settings = chosen.configure(benchmark.settings_for(chosen, None))
+    bench = Workbench(copy.deepcopy(original).to("cuda:0"), task.train, device=torch.device("cuda", 0), compile="off")
+    for phase in chosen.phases(settings):
+        phase.prepare(bench)
+        phase.begin()
+        phase.step(0)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for number in range(1, 2 * len(phase.remote)):  # past the end of a pass
+                phase.step(number)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_convolutional_model_comes_back_in_its_own_layout(digits):
+    _, task, original = digits
+    result = unlearn(original, task.train, method="ga", device="cuda", epochs=1)
+    assert all(tensor.is_contiguous() for tensor in result.model.state_dict().values())
+
+
+def test_pieces_change_nothing_on_cuda(digits):
+    _, task, _ = digits
+    wide = torch.nn.Sequential(
+        torch.nn.Flatten(),
+        torch.nn.Linear(64, 4096),
+        torch.nn.Tanh(),
+        torch.nn.Linear(4096, 4096),
+        torch.nn.Tanh(),
+        torch.nn.Linear(4096, 3),
+    )
+    settings = {"learning_rate": 1e-3, "epochs": 1, "batch_size": 1024, "normalisation": "eval"}
+    whole, cut = (
+        unlearn(wide, task.train, method="ft", device="cuda", precision="float32", limits=None, **more, **settings)
+        for more in ({}, {"micro_batch": 100})
+    )
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.allclose(tensor, cut.model.state_dict()[name], atol=1e-4), name

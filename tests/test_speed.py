@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.engine import Workbench, compiled, run_phases
-from unweave.engine.compiled import Forwards
+from unweave.engine.compiled import Forwards, Variant
 from unweave.engine.precision import exact_head, resolve_precision, use_channels_last, use_contiguous
 from unweave.errors import RunWarning
 from unweave.evaluation import Look, predictions
@@ -189,7 +189,7 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data)
         pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    settings = FAST | {"stage1_remote_batch": 16, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
+    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
     model = Scaled()
     plain = unlearn(model, split, device="cpu", compile="off", **settings)
     before = set(compiled._WARM)
@@ -203,6 +203,24 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data)
     known = set(compiled._WARM)
     unlearn(model, split, device="cpu", compile="auto", seed=1, **settings)
     assert known == compiled._WARM
+
+
+def test_a_filled_batch_has_the_losses_and_the_gradient_of_its_own_samples(data):
+    if " " in torch.__file__:
+        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
+    values, labels = data
+    split = Split({"values": values, "labels": labels}, forget=range(15), adjacent=range(15, 31), remote=range(31, 60))
+    model, found = Scaled(), []
+    for way in ("off", "on"):
+        bench = Workbench(model, split, device=CPU, compile=way)
+        bench.mode("eval")
+        for _ in range(3):
+            bench.gradient([bench.losses(bench.batches("adjacent", size=16)[0]).mean()])
+        losses = bench.losses(bench.batches("forget", size=15)[0])
+        found.append([losses.detach(), *bench.gradient([losses.square().mean()])])
+        assert {known.samples for known in bench.forwards._known} == ({16} if way == "on" else set())
+    for plain, filled in zip(*found, strict=True):
+        assert torch.allclose(plain, filled, atol=1e-6)
 
 
 def test_a_compiler_that_fails_is_no_obstacle(model, split, monkeypatch):
@@ -219,18 +237,58 @@ def test_a_compiler_that_fails_is_no_obstacle(model, split, monkeypatch):
     assert same(weights(plain.model), weights(found.model))
 
 
-def test_auto_compiles_only_what_saves_more_than_it_takes(model):
+def variant(samples, *, training=False):
+    return Variant("model", training, True, False, (((samples, 5), "torch.float32"), ((samples,), "torch.int64")))
+
+
+def test_auto_compiles_only_what_saves_more_than_it_takes(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     forwards = Forwards("auto", CPU)
     forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-    forwards._calls["often"], forwards._calls["rare"] = 10, 1
-    assert forwards._pays("often", samples=8, layers=5)  # 1000 × 8 × 1 ms × 0.35 = 2.8 s > 2.5 s
-    assert not forwards._pays("rare", samples=8, layers=5)
-    assert not forwards._pays("never", samples=8, layers=5)
-    forwards._left = 100
-    assert not forwards._pays("often", samples=8, layers=5)
+    often, rare, never = variant(8), variant(7), variant(6)
+    forwards._calls[often], forwards._calls[rare] = 10, 1
+    assert forwards._pays(often, samples=8, layers=16)  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
+    assert not forwards._pays(rare, samples=7, layers=16)
+    assert not forwards._pays(never, samples=6, layers=16)
+    forwards._left = 900
+    assert not forwards._pays(often, samples=8, layers=16)
+    mark = forwards._mark(often)
+    mark.parent.mkdir(parents=True)
+    mark.touch()  # what another process compiled is ready in seconds
+    assert forwards._pays(often, samples=8, layers=16)
+
+
+def test_a_batch_is_filled_up_to_a_compiled_one_that_is_little_larger():
+    forwards = Forwards("on", CPU)
+    forwards._known = {variant(128), variant(512), variant(512, training=True)}
+    assert forwards._to_fill(variant(500), 500) == 512
+    assert forwards._to_fill(variant(512), 512) is None
+    assert forwards._to_fill(variant(300), 300) is None, "far from any"
+    assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the filling"
 
 
 # One pass, and none for what is known
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_batches_share_a_pass_where_that_changes_nothing(data, named):
+    values, labels = data
+    split = Split({"values": values, "labels": labels} if named else data, range(8), range(8, 20), range(20, 60))
+    model = Scaled() if named else nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    bench = Workbench(model, split, device=CPU)
+    batches = [bench.batches(subset, size=6)[0] for subset in ("forget", "remote")]
+    for mode, passes in (("eval", 1), ("train", 2)):
+        bench.mode(mode)
+        ran = []
+        handle = model.register_forward_pre_hook(lambda *_, ran=ran: ran.append(1))
+        torch.manual_seed(7)
+        together = bench.losses_together(*batches)
+        assert len(ran) == passes
+        torch.manual_seed(7)
+        apart = [bench.losses(batch) for batch in batches]
+        handle.remove()
+        for one, other in zip(together, apart, strict=True):
+            assert torch.allclose(one, other, atol=1e-6)
 
 
 class Counting(nn.Linear):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 
 import torch
@@ -84,6 +84,11 @@ class Batches:
         """Return batch ``number`` of a pass in the order of the rows."""
         return self._batch("in order", number)
 
+    def in_batches_of(self, size: int) -> Batches:
+        """Return the same samples in batches that are not smaller than these."""
+        size = max(size, self.size)
+        return Batches(self.samples, self.rows, size=size, seed=self.seed, device=self.device, classes=self.classes)
+
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
         for number in range(len(self)):
@@ -95,6 +100,23 @@ class Batches:
             return self.samples.batch(self._plan.positions(way, number), self.device, longest=longest)
         found: Batch = self._ahead[way][number]
         return found
+
+
+def grouped(batches: Iterable[Batch], *, most: int) -> Iterator[list[Batch]]:
+    """Yield batches in groups of at most ``most`` samples together; a batch that has more comes alone.
+
+    >>> some = [Batch(rows=torch.arange(size), data=()) for size in (3, 3, 2, 9)]
+    >>> [[len(batch) for batch in group] for group in grouped(some, most=6)]
+    [[3, 3], [2], [9]]
+    """
+    group: list[Batch] = []
+    for batch in batches:
+        if group and sum(map(len, group)) + len(batch) > most:
+            yield group
+            group = []
+        group.append(batch)
+    if group:
+        yield group
 
 
 class _Plan:

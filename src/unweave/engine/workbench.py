@@ -34,8 +34,10 @@ from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
 from unweave.split import Split
+from unweave.trees import join, shapes
 
 Mode = Literal["eval", "train"]
+IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
 
 
 @dataclass
@@ -125,6 +127,22 @@ class Workbench:
         """Return the loss of every sample, with gradient where gradients are on."""
         return self._run(self.loss, batch, model)
 
+    @property
+    def shares_passes(self) -> bool:
+        """Whether a sample's loss is the same in whatever batch it is."""
+        return not self.model.training and self.loss is cross_entropy
+
+    def losses_together(self, *batches: Batch) -> list[Tensor]:
+        """Return the losses of several batches, from one forward pass where that changes nothing.
+
+        It would in training mode, where samples of a batch depend on each other; it might with a loss that is not
+        ours; and it cannot be where shapes differ.
+        """
+        if not self.shares_passes or len({shapes(batch.data) for batch in batches}) > 1:
+            return [self.losses(batch) for batch in batches]
+        both = Batch(rows=torch.cat([b.rows for b in batches]), data=join([b.data for b in batches]))
+        return list(self.losses(both).split([len(batch) for batch in batches]))
+
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
@@ -145,7 +163,10 @@ class Workbench:
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
         with torch.no_grad():
-            return torch.cat([self.losses(batch) for batch in batches.in_order()])
+            many = (
+                batches.in_batches_of(IN_ORDER) if self.device.type == "cuda" else batches
+            )  # small ones leave it idle
+            return torch.cat([self.losses(batch) for batch in many.in_order()])
 
     # Gradients
 

@@ -45,6 +45,7 @@ from torch import Tensor, nn
 
 from unweave.data import Batch
 from unweave.engine import Batches, Logged, Phase, Workbench
+from unweave.engine.batches import grouped
 from unweave.losses import clipped, squared_wasserstein
 from unweave.methods.descent import OptimizerName, make_optimizer
 from unweave.methods.method import Method
@@ -131,8 +132,8 @@ class Stage1(Phase):
         """Descend on L_aug, and move λ by the violated constraint."""
         bench, s = self.bench, self.settings
         remote_batch = self.remote[number]
-        remote_loss = bench.losses(remote_batch).mean()
-        forget_losses = bench.losses(self.forget[number])
+        remote_losses, forget_losses = bench.losses_together(remote_batch, self.forget[number])
+        remote_loss = remote_losses.mean()
 
         gap = remote_loss - self.pinned
         objective = -clipped(forget_losses, at=s.clip).mean() + self.multiplier * gap + s.penalty / 2 * gap.square()
@@ -225,14 +226,19 @@ class Stage2(Phase):
             yield mean
 
     def _protected(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before."""
-        s = self.settings
-        for batch in batches:
-            losses = self.bench.losses(batch)
-            distance = squared_wasserstein(losses, self._reference_losses(batch))
-            self._log(f"{name}_loss", losses.mean())
-            self._log("squared_wasserstein" if name == "forget" else f"{name}_squared_wasserstein", distance)
-            yield s.mean_sign * (1 - s.alpha) * losses.mean() + s.alpha * distance
+        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before.
+
+        Batches that are no larger together than a remote batch share a pass, and then come as their sum.
+        """
+        s, bench = self.settings, self.bench
+        for group in grouped(batches, most=s.stage2_remote_batch if bench.shares_passes else 0):
+            objectives = []
+            for batch, losses in zip(group, bench.losses_together(*group), strict=True):
+                distance = squared_wasserstein(losses, self._reference_losses(batch))
+                self._log(f"{name}_loss", losses.mean())
+                self._log("squared_wasserstein" if name == "forget" else f"{name}_squared_wasserstein", distance)
+                objectives.append(s.mean_sign * (1 - s.alpha) * losses.mean() + s.alpha * distance)
+            yield torch.stack(objectives).sum()
 
     def _reference_losses(self, batch: Batch) -> Tensor:
         if isinstance(self.reference, Tensor):
