@@ -1,6 +1,6 @@
 """What a phase works with: the model being changed, its data on the device, its losses and gradients.
 
-Every forward and backward pass of every method goes through here, so that precision, devices and counting
+Every forward and backward pass of every method goes through here, so that precision, devices, processes and counting
 are in one place.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from unweave import processes
 from unweave.data import Batch, Data, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
@@ -30,6 +31,7 @@ from unweave.engine.precision import (
     use_channels_last,
     use_contiguous,
 )
+from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
@@ -90,6 +92,8 @@ class Workbench:
         self.micro_batches = MicroBatches(micro_batch, device, self.parameters)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = use_channels_last(model, device)
+        self.statistics = SharedStatistics(model)
+        processes.spread([*model.parameters(), *model.buffers()])
         self.cost = Cost()
         self._classes: int | None = None
         self._ticked = time.perf_counter()
@@ -140,25 +144,38 @@ class Workbench:
         """
         if not self.shares_passes or len({shapes(batch.data) for batch in batches}) > 1:
             return [self.losses(batch) for batch in batches]
-        both = Batch(rows=torch.cat([b.rows for b in batches]), data=join([b.data for b in batches]))
-        return list(self.losses(both).split([len(batch) for batch in batches]))
+        total = sum(map(len, batches))
+        mine = self._run_mine(self.loss, join([batch.data for batch in batches]), None, total=total)
+        parts = mine.split([batch.part.size if batch.part else len(batch) for batch in batches])
+        return [processes.gathered(some, batch.part) for some, batch in zip(parts, batches, strict=True)]
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
-        chosen = model or self.model
+        self.statistics.real = batch.part.real if batch.part else None
+        mine = self._run_mine(function, batch.data, model, total=len(batch))
+        return processes.gathered(mine, batch.part)
+
+    def _run_mine(
+        self, function: Callable[[nn.Module, Data], Tensor], data: Data, model: nn.Module | None, *, total: int
+    ) -> Tensor:
+        """Run this process's part of a batch of ``total`` samples; all processes together count as one."""
+        chosen, here = model or self.model, len(labels_of(data))
+        done = 0
 
         def run(data: Data) -> Tensor:
-            samples = len(labels_of(data))
+            nonlocal done
+            before, done = done * total // here, done + len(labels_of(data))
+            samples = done * total // here - before
             self.cost.sample_forwards += samples
             if torch.is_grad_enabled():
                 self.cost.sample_gradients += samples
             with autocast(self.device, self.precision):
                 return self.forwards.run(function, chosen, data)
 
-        return self.micro_batches.run(run, batch.data, training=chosen.training)
+        return self.micro_batches.run(run, data, training=chosen.training)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -171,7 +188,7 @@ class Workbench:
     # Gradients
 
     def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
-        """Return the gradient of the sum of the objectives, one tensor per trainable parameter.
+        """Return the gradient of the sum of the objectives over all processes, one tensor per trainable parameter.
 
         Objectives are taken one at a time, so that a generator holds one batch's activations at most; their
         gradients add up in place.
@@ -185,6 +202,7 @@ class Workbench:
         ]
         for parameter in self.parameters:
             parameter.grad = None
+        processes.average(gradient)
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
@@ -213,6 +231,7 @@ class Workbench:
     def release(self) -> nn.Module:
         """Return the model with its weights laid out in memory as they came."""
         use_contiguous(self._laid_out)
+        self.statistics.release()
         return self.model
 
     def mode(self, mode: Mode) -> None:
