@@ -358,4 +358,4 @@ def _room(device: torch.device) -> int:
         free, total = torch.cuda.mem_get_info(device)
         share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)  # of torch 2.6 and later
         return int(min(free, share * total - torch.cuda.memory_reserved(device)) // 4)
-    return int(psutil.virtual_memory().available // 4)
+    return int(psutil.virtual_memory().available // 4 // processes.count())

@@ -34,9 +34,14 @@ BUCKET = 25 << 20  # bytes of gradients that travel together
 # Who
 
 
+def launched() -> int:
+    """Return how many processes a launcher started together with this one, whether they have joined yet or not."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
 def join(device: str | torch.device | None = None) -> None:
     """Join the other processes of the run, where a launcher started several. Called again, it does nothing."""
-    if _joined() or int(os.environ.get("WORLD_SIZE", "1")) == 1 or "LOCAL_RANK" not in os.environ:
+    if _joined() or launched() == 1:
         return
     from accelerate import PartialState
 
@@ -45,7 +50,7 @@ def join(device: str | torch.device | None = None) -> None:
         PartialState(cpu=on_cpu, timeout=timedelta(seconds=timeout()))
     except (RuntimeError, ValueError, AssertionError) as error:
         raise UsageError(
-            f"The {os.environ['WORLD_SIZE']} processes of this run cannot talk to each other: {_sentence(error)} Take "
+            f"The {launched()} processes of this run cannot talk to each other: {_sentence(error)} Take "
             "a backend that this torch has (--device cpu takes gloo, CUDA takes nccl), or start one process."
         ) from error
 
@@ -64,7 +69,9 @@ def count() -> int:
 
 def rank() -> int:
     """Return the number of this process; the first has 0."""
-    return dist.get_rank() if _joined() else 0
+    if _joined():
+        return dist.get_rank()
+    return int(os.environ.get("RANK", "0")) if launched() > 1 else 0
 
 
 def is_first() -> bool:
@@ -156,7 +163,7 @@ class _Gathered(torch.autograd.Function):
         ctx.part = part
         every = [torch.empty_like(mine, memory_format=torch.contiguous_format) for _ in range(part.of)]
         with heard():
-            dist.all_gather(every, mine.contiguous())
+            dist.all_gather(every, mine.contiguous(), group=_messengers() if mine.device.type == "cpu" else None)
         return torch.cat(every)[: part.total]
 
     @staticmethod
@@ -254,6 +261,16 @@ def agreed(*mine: bool) -> tuple[bool, ...]:
     return tuple(bool(answer) for answer in answers)
 
 
+def everyone(mine: bool) -> bool:
+    """Tell whether all processes answer yes."""
+    if count() == 1:
+        return mine
+    answer = torch.tensor(int(mine))
+    with heard():
+        dist.all_reduce(answer, op=dist.ReduceOp.MIN, group=_messengers())
+    return bool(answer)
+
+
 def first(action: Callable[[], T]) -> T:
     """Let the first process do something, and return to all what it gave; raise in all what it raised."""
     if count() == 1:
@@ -273,7 +290,6 @@ def first(action: Callable[[], T]) -> T:
     if raised is not None:
         raise raised
     if told[1] is not None:
-        told[1].told = True  # the first process tells the user
         raise told[1]
     found: T = told[0]
     return found
@@ -300,10 +316,30 @@ def heard() -> Iterator[None]:
     except RuntimeError as error:
         if not _is_silence(error):
             raise
-        raise RunError(
-            f"Another of the {count()} processes of this run ended, or did not answer for {timeout():g} seconds. If it "
-            "said why, mend that; then start the same command again with --resume (resume=True)."
-        ) from error
+        raise silence() from error
+
+
+def silence() -> RunError:
+    """Return the error for a process that is gone."""
+    return RunError(
+        f"Another of the {launched()} processes of this run ended, or did not answer for {timeout():g} seconds. If it "
+        "said why, mend that; then start the same command again with --resume (resume=True)."
+    )
+
+
+def says_the_same(text: str, *, within: float = 2.0) -> bool:
+    """Tell whether the first process said these words too, at its end or soon after, so that nobody repeats them."""
+    if not _joined():
+        return False
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        if is_first():
+            store.set("last words", text)
+            return False
+        store.wait(["last words"], timedelta(seconds=within))
+        return store.get("last words").decode() == text
+    except RuntimeError:  # nobody answers any more
+        return False
 
 
 def _is_silence(error: RuntimeError) -> bool:

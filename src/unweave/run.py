@@ -14,6 +14,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
+from unweave import processes
 from unweave.data import pick_device
 from unweave.engine import (
     Checkpoints,
@@ -246,7 +247,7 @@ def _tracking(
     out: str | os.PathLike[str] | None,
     config: Mapping[str, Any],
 ) -> Tracking | None:
-    if not track:
+    if not track or not processes.is_first():
         return None
     place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
     name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
@@ -297,12 +298,16 @@ def check_request(
         raise unknown("precision", precision, get_args(Precision))
     if compile not in get_args(Compile):
         raise unknown("way to compile", compile, get_args(Compile))
+    where = pick_device(device)
     if out is not None:
-        target = Path(out)
-        refuse_existing(target)
-        work = unfinished(target)
-        if work.exists() and not resume:
-            raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
-        if resume and not work.exists():
-            raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
-    return pick_device(device)
+        processes.first(lambda: _check_folder(Path(out), resume=resume))
+    return where
+
+
+def _check_folder(target: Path, *, resume: bool) -> None:
+    refuse_existing(target)
+    work = unfinished(target)
+    if work.exists() and not resume:
+        raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
+    if resume and not work.exists():
+        raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")

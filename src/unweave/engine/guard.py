@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unweave import processes
 from unweave.data import Batch, reading, require_known_labels
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
@@ -164,7 +165,8 @@ class Guard:
         samples, device = bench.split.samples, bench.device
         with own_random_numbers(device), reading(bench.model, device):
             for subset in subsets:
-                left, parts = self.rows[subset], []
+                part, parts = processes.part_of(len(self.rows[subset])), []
+                left = part.rows(self.rows[subset]) if part else self.rows[subset]
                 samples.keep(left, device)
                 while len(left):
                     try:
@@ -176,7 +178,8 @@ class Guard:
                         continue
                     left = left[self._size :]
                 found[subset] = {
-                    name: float(torch.cat([part[name] for part in parts]).double().mean()) for name in parts[0]
+                    name: float(processes.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
+                    for name in parts[0]
                 }
         return found
 

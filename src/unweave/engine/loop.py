@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from unweave import processes
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.guard import CollapseError, Guard
@@ -36,7 +37,8 @@ def run_phases(
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
-    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
+    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. Several
+    processes (`unweave.processes`) take every step together; the first decides when to look, to save and to leave.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
     to leave: then a checkpoint is written, and `Stopped` raised. A ``guard`` stops a run that destroys the model, with
     a `CollapseError` that has the last good weights. ``tell`` gets the rows of the history as they are read: at
@@ -45,7 +47,8 @@ def run_phases(
     run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
     done = checkpoints.newest() if checkpoints and resume else None
     try:
-        run.go(done)
+        with processes.heard():
+            run.go(done)
     except Stopped:
         raise
     except RunError as error:
@@ -95,24 +98,29 @@ class _Run:
         seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
         phase.prepare(self.bench)
         phase.begin()
+        self.bench.agree()
         if self.checkpoints and index > 0:
             self.checkpoints.save(self._checkpoint(index, 0))
 
     def _steps(self, index: int, *, first: int) -> None:
         bench, phase = self.bench, self.phases[index]
         self.line.phase(phase.name, steps=phase.steps, done=first)
+        own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
         for number in range(first, phase.steps):
-            seed_everything(derive_seed(bench.seed, phase.name, number) % 2**32)
+            seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32)
             bench.forwards.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
             self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
             if self.line.due():
                 self.line.show(number + 1, self.history.rows[-1])
-            if self.guard and number + 1 < phase.steps and self.guard.due(phase):
+            look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
+            leave = self.checkpoints is not None and self.stop is not None and self.stop()
+            save = self.checkpoints is not None and (leave or self.checkpoints.due())
+            look, leave, save = processes.agreed(look, leave, save)
+            if self.guard and look:
                 _ = self.history.rows
                 self.guard.check(phase, number)
-            leave = self.checkpoints is not None and self.stop is not None and self.stop()
-            if self.checkpoints and (leave or self.checkpoints.due()):
+            if self.checkpoints and save:
                 self.checkpoints.save(self._checkpoint(index, number + 1))
             if leave:
                 raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")

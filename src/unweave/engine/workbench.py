@@ -93,7 +93,7 @@ class Workbench:
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = use_channels_last(model, device)
         self.statistics = SharedStatistics(model)
-        processes.spread([*model.parameters(), *model.buffers()])
+        self.agree()
         self.cost = Cost()
         self._classes: int | None = None
         self._ticked = time.perf_counter()
@@ -233,6 +233,10 @@ class Workbench:
         use_contiguous(self._laid_out)
         self.statistics.release()
         return self.model
+
+    def agree(self) -> None:
+        """Give every process the weights of the first, where they may differ."""
+        processes.spread([*self.model.parameters(), *self.model.buffers()])
 
     def mode(self, mode: Mode) -> None:
         """Put normalisation and dropout in evaluation mode (frozen statistics, no dropout) or training mode."""
