@@ -98,6 +98,13 @@ CASES = {
 }
 
 
+# In one process nothing is cut, so these are compared with whole weights.
+CASES |= {
+    f"{name}, sharded": lambda m=name, s=settings: run(m, shard=True, **s)
+    for name, settings in {"two-stage": SMALL_BATCHES, **BASELINES}.items()
+}
+
+
 def main(folder):
     torch.set_num_threads(1)
     for name, case in CASES.items():

@@ -163,7 +163,7 @@ class _Gathered(torch.autograd.Function):
         ctx.part = part
         every = [torch.empty_like(mine, memory_format=torch.contiguous_format) for _ in range(part.of)]
         with heard():
-            dist.all_gather(every, mine.contiguous(), group=_messengers() if mine.device.type == "cpu" else None)
+            dist.all_gather(every, mine.contiguous(), group=_group_of(mine))
         return torch.cat(every)[: part.total]
 
     @staticmethod
@@ -226,7 +226,7 @@ def spread(tensors: Sequence[Tensor]) -> None:
     with heard():
         for tensor in tensors:
             same = tensor.contiguous()
-            dist.broadcast(same, src=0)
+            dist.broadcast(same, src=0, group=_group_of(same))
             if same is not tensor:
                 tensor.copy_(same)
 
@@ -293,6 +293,10 @@ def first(action: Callable[[], T]) -> T:
         raise told[1]
     found: T = told[0]
     return found
+
+
+def _group_of(tensor: Tensor) -> Any:
+    return _messengers() if tensor.device.type == "cpu" else None
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from unweave import processes
+from unweave import processes, sharding
 from unweave.data import pick_device
 from unweave.engine import (
     Checkpoints,
@@ -89,6 +89,7 @@ def unlearn(
     compile: Compile = "auto",  # noqa: A002
     micro_batch: int | None = None,
     max_memory: int | str | None = None,
+    shard: bool | None = None,
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
@@ -121,6 +122,9 @@ def unlearn(
     ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
     taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
     A device whose memory runs out does the same by itself. Not in training mode of normalisation.
+
+    Under ``torchrun`` or ``accelerate launch`` several processes share every batch and all else; call this in each of
+    them alike. ``shard`` cuts the weights among them too (FSDP2); None: if ``accelerate launch`` was told so.
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
@@ -158,8 +162,9 @@ def unlearn(
     }
     judge = judge or split
     phases = list(chosen.phases(configured))
+    cut = sharding.is_wanted(shard)
     bench = Workbench(
-        copy.deepcopy(model).to(where),
+        model if cut else copy.deepcopy(model).to(where),
         split,
         device=where,
         loss=loss,
@@ -169,6 +174,7 @@ def unlearn(
         micro_batch=micro_batch,
         max_memory=max_memory,
         initial=initial,
+        shard=cut,
     )
     folder = None
     if out is not None:
@@ -196,11 +202,12 @@ def unlearn(
         if folder:
             if asked:
                 between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
+                between = between and replace(between, model=bench.like(between.model))
             scores = evaluate(
                 bench.model,
                 judge,
                 test,
-                original=model,
+                original=bench.like(model),
                 before_stage2=between,
                 look=look,
                 device=where,
@@ -210,7 +217,7 @@ def unlearn(
         checks = tuple(guard.checks) if guard else ()
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            stages = _between(folder.checkpoints, phases, model, judge, where, precision)
+            stages = _between(folder.checkpoints, phases, model, judge, bench)
             files = _files(result, stages)
             private: dict[str, str] = {}
             if asked:
@@ -268,15 +275,15 @@ def _between(
     phases: Sequence[Phase],
     model: nn.Module,
     split: Split,
-    device: torch.device,
-    precision: Precision,
+    bench: Workbench,
 ) -> dict[str, Any]:
     """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept there."""
     found = {}
     for number, weights in checkpoints.between():
         between = copy.deepcopy(model)
         between.load_state_dict(weights)
-        predictions = predict(between, split.samples, split.rows("forget"), device=device, precision=precision)
+        rows = split.rows("forget")
+        predictions = predict(bench.like(between), split.samples, rows, device=bench.device, precision=bench.precision)
         found[phases[number].name] = accuracy_and_losses(predictions)
     return found
 

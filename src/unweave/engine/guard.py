@@ -29,6 +29,7 @@ from unweave.errors import RunError, RunWarning
 from unweave.losses import cross_entropy, logits
 from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
+from unweave.sharding import collected
 
 KEPT = ("adjacent", "remote")
 BATCH = 64
@@ -56,7 +57,10 @@ class Limits(Settings):
 
 @dataclass(frozen=True)
 class Good:
-    """The weights of the last check that was passed, on the CPU, and when that was."""
+    """The weights of the last check that was passed, on the CPU, and when that was.
+
+    Where weights are cut among processes, the first has them.
+    """
 
     weights: Mapping[str, Tensor]
     place: str
@@ -131,7 +135,8 @@ class Guard:
         for subset in KEPT:
             if subset in found:
                 self._require(subset, found[subset], place, phase)
-        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.bench.model.state_dict().items()}
+        state = collected(self.bench.model.state_dict())
+        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
         self.good = Good(weights, place)
         return found
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
-from unweave import processes
+from unweave import processes, sharding
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.guard import CollapseError, Guard
@@ -98,7 +99,6 @@ class _Run:
         seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
         phase.prepare(self.bench)
         phase.begin()
-        self.bench.agree()
         if self.checkpoints and index > 0:
             self.checkpoints.save(self._checkpoint(index, 0))
 
@@ -127,7 +127,8 @@ class _Run:
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
         bench = self.bench
-        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
+        weights = sharding.collected(bench.model.state_dict())
+        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in weights.items()}
         for number, phase in enumerate(self.phases[: index + 1]):
             tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
         self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
@@ -147,7 +148,7 @@ class _Run:
                 "Resume with the command that began the run."
             )
         try:
-            self.bench.model.load_state_dict(_under("model.", done))
+            sharding.load(self.bench.model, _under("model.", done))
             self.bench.cost = Cost(**done.extra["cost"])
             if self.guard and done.extra["guard"]:
                 self.guard.load_state(done.extra["guard"])
@@ -161,7 +162,11 @@ class _Run:
             raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
 
     def _require_finite(self, when: str) -> None:
-        broken = [name for name, tensor in self.bench.model.named_parameters() if not tensor.isfinite().all()]
+        finite = {name: sharding.local(tensor).isfinite().all() for name, tensor in self.bench.model.named_parameters()}
+        if self.bench.sharded:  # what this process holds of a weight may be fine
+            flags = processes.summed(torch.stack(list(finite.values())).long())
+            finite = dict(zip(finite, flags == processes.count(), strict=True))
+        broken = [name for name, fine in finite.items() if not fine]
         if broken:
             raise RunError(
                 f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unweave import processes
+from unweave import processes, sharding
 from unweave.data import Batch, Data, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
@@ -64,7 +64,8 @@ class Workbench:
     forward passes are compiled: where it pays (``auto``), wherever a shape of batch occurs twice (``on``), or never. On
     CUDA convolutional models are laid out channels last while they are here; `release` gives the model back as it was.
     ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` the most bytes taken on a CUDA
-    device; where a batch needs more, it is cut into pieces, with the same results.
+    device; where a batch needs more, it is cut into pieces, with the same results. With ``shard``, several processes
+    work on a copy of the model whose weights are cut among them.
     """
 
     def __init__(
@@ -80,20 +81,23 @@ class Workbench:
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
+        shard: bool | None = False,
     ) -> None:
-        self.model, self.split, self.loss, self.initial = model, split, loss, initial
+        self.sharded, self._pattern = sharding.is_wanted(shard), model
+        processes.spread([*model.parameters(), *model.buffers()])
+        self.model = model = sharding.sharded(model, device) if self.sharded else model
+        self.split, self.loss, self.initial = split, loss, initial
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
-        self.forwards = Forwards(compile, device)
+        self.forwards = Forwards("off" if self.sharded else compile, device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
-        self.micro_batches = MicroBatches(micro_batch, device, self.parameters)
+        self.micro_batches = MicroBatches(micro_batch, device, self.parameters, in_step=self.sharded)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
-        self._laid_out = use_channels_last(model, device)
+        self._laid_out = [] if self.sharded else use_channels_last(model, device)
         self.statistics = SharedStatistics(model)
-        self.agree()
         self.cost = Cost()
         self._classes: int | None = None
         self._ticked = time.perf_counter()
@@ -202,7 +206,8 @@ class Workbench:
         ]
         for parameter in self.parameters:
             parameter.grad = None
-        processes.average(gradient)
+        if not self.sharded:  # where torch has averaged them already
+            processes.average(gradient)
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
@@ -224,19 +229,40 @@ class Workbench:
         """Return how many classes the model tells apart, seen on a sample of these batches."""
         return self._count_classes(batches.rows)
 
+    def copied(self) -> nn.Module:
+        """Return a copy of the model as it is now, that takes no gradients."""
+        if not self.sharded:
+            return copy.deepcopy(self.model).requires_grad_(False)
+        found = sharding.sharded(self._pattern, self.device).requires_grad_(False)
+        sharding.copy_into(found, self.model)
+        for module, mine in zip(found.modules(), self.model.modules(), strict=True):
+            module.training = mine.training
+        return found
+
     def frozen_copy(self) -> nn.Module:
         """Return a copy of the model as it is now, in evaluation mode, that takes no gradients: a teacher."""
-        return copy.deepcopy(self.model).requires_grad_(False).eval()
+        return self.copied().eval()
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Give the model other weights, in every process those that the first was given."""
+        processes.spread(list(state.values()))
+        sharding.load(self.model, state)
+
+    def like(self, model: nn.Module) -> nn.Module:
+        """Return another model as this one is kept: cut among the processes if this one is, else as it was given."""
+        return sharding.sharded(model, self.device) if self.sharded else model
 
     def release(self) -> nn.Module:
-        """Return the model with its weights laid out in memory as they came."""
+        """Return the model with its weights laid out in memory as they came, in one piece."""
+        if self.sharded:
+            found = copy.deepcopy(self._pattern)
+            found.load_state_dict(sharding.collected(self.model.state_dict(), everywhere=True))
+            for module, mine in zip(found.modules(), self.model.modules(), strict=True):
+                module.training = mine.training
+            return found
         use_contiguous(self._laid_out)
         self.statistics.release()
         return self.model
-
-    def agree(self) -> None:
-        """Give every process the weights of the first, where they may differ."""
-        processes.spread([*self.model.parameters(), *self.model.buffers()])
 
     def mode(self, mode: Mode) -> None:
         """Put normalisation and dropout in evaluation mode (frozen statistics, no dropout) or training mode."""
