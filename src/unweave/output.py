@@ -30,6 +30,7 @@ from unweave.files import (
     write_whole,
 )
 
+ADAPTER = "adapter"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
 MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
@@ -145,15 +146,14 @@ class OutputFolder:
             remove_folder(self.work)
         return kept
 
-    def finish(
-        self, weights: Mapping[str, Tensor], texts: Mapping[str, str], *, private: Mapping[str, str] | None = None
-    ) -> None:
+    def finish(self, model: nn.Module, texts: Mapping[str, str], *, private: Mapping[str, str] | None = None) -> None:
         """Write the results, then let the folder appear under its name. ``private`` files are for its owner only."""
-        processes.first(lambda: self._finish(weights, texts, private or {}))
+        processes.first(lambda: self._finish(model, texts, private or {}))
 
-    def _finish(self, weights: Mapping[str, Tensor], texts: Mapping[str, str], private: Mapping[str, str]) -> None:
+    def _finish(self, model: nn.Module, texts: Mapping[str, str], private: Mapping[str, str]) -> None:
         try:
-            write_whole(self.work / WEIGHTS, to_bytes(weights))
+            write_whole(self.work / WEIGHTS, to_bytes(model.state_dict()))
+            save_adapter(model, self.work / ADAPTER)
             for name, text in texts.items():
                 self._write(name, text)
             for name, text in private.items():
@@ -187,6 +187,13 @@ def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) 
     except RuntimeError as error:
         raise UsageError(f"{file} does not fit the model: {error}") from error
     return BeforeStage2(model, alpha=float(alpha), mean_sign=sign)
+
+
+def save_adapter(model: nn.Module, folder: Path) -> None:
+    """Write the adapter of a ``peft`` model, such as LoRA, in peft's own format; of other models nothing."""
+    if hasattr(model, "peft_config"):
+        # Embeddings that were trained are among the modules to save; peft would ask the Hub whether others were.
+        model.save_pretrained(os.fspath(folder), save_embedding_layers=False)  # type: ignore[operator]
 
 
 def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:

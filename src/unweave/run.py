@@ -108,10 +108,10 @@ def unlearn(
     """Make a copy of the model forget the split's forget set. The model given is never changed.
 
     ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With
-    ``out``, the run writes a folder: configuration, history, weights, and scores on ``split`` and ``test``;
-    it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``, from a checkpoint that
-    is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
-    sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
+    ``out``, the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores
+    on ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
+    from a checkpoint that is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch)
+    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
     configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
     `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
     also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
@@ -235,7 +235,7 @@ def unlearn(
                     before_stage2=between,
                 )
                 files |= record
-            folder.finish(result.model.state_dict(), files, private=private)
+            folder.finish(result.model, files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
         kept = folder.abandon(good.weights if good else None) if folder else None

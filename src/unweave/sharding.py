@@ -31,8 +31,13 @@ def is_wanted(asked: bool | None) -> bool:
 
 def sharded(model: nn.Module, device: torch.device) -> nn.Module:
     """Return a copy of the model on the device, whose weights are cut among the processes, layer by layer."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    try:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+    except ImportError as error:
+        raise UsageError(
+            f"Cutting weights among processes needs torch 2.6 or newer, not {torch.__version__}."
+        ) from error
 
     for name, parameter in model.named_parameters():
         if parameter.ndim == 0:
@@ -76,13 +81,13 @@ def is_cut(tensor: Tensor) -> bool:
 
 def local(tensor: Tensor) -> Tensor:
     """Return what this process holds of a tensor."""
-    found: Tensor = tensor.to_local() if is_cut(tensor) else tensor  # type: ignore[operator]
+    found: Tensor = tensor.to_local() if is_cut(tensor) else tensor  # type: ignore[attr-defined]
     return found
 
 
 def whole(tensor: Tensor) -> Tensor:
     """Return a tensor in one piece, in every process."""
-    found: Tensor = tensor.full_tensor() if is_cut(tensor) else tensor  # type: ignore[operator]
+    found: Tensor = tensor.full_tensor() if is_cut(tensor) else tensor  # type: ignore[attr-defined]
     return found
 
 
