@@ -111,9 +111,9 @@ def unlearn(
     ``out``, the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores
     on ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
     from a checkpoint that is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch)
-    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
-    configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
-    `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
+    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added
+    to the configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with
+    a `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
     also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
     they forgot stays forgotten (`Split.after`).
 
