@@ -19,16 +19,16 @@ from unweave.data import pick_device
 from unweave.errors import UsageError
 from unweave.processes import Part
 
+COUNTS = (2, 3)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=lambda count: f"{count} processes")
+@pytest.fixture(scope="module", params=COUNTS, ids=lambda count: f"{count} processes")
 def several(request, tmp_path_factory):
     """The folder with what several processes made of every case."""
     folder = tmp_path_factory.mktemp("together")
-    for name, steps in together.STOPS.items():
-        for mark in ("", " sharded"):
-            together.stopped(folder / f"alone {name}{mark}", steps=steps)
+    for name, (steps, _) in together.STOPS.items():
+        together.stopped(folder / f"alone {name}", steps=steps)
     command = [*TORCHRUN, f"--nproc-per-node={request.param}", "-m", "tests.together", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -55,7 +55,16 @@ def assert_same(found, expected, *, within=1e-10):
         torch.testing.assert_close(found[name], tensor, rtol=within, atol=within, msg=words)
 
 
-@pytest.mark.parametrize("case", together.CASES)
+@pytest.mark.parametrize(
+    ("several", "case"),
+    [
+        pytest.param(count, case, id=f"{count} processes, {case}")
+        for count in COUNTS
+        for case in together.cases_for(count)
+    ],
+    indirect=["several"],
+    scope="module",  # one start for all cases
+)
 def test_several_processes_do_what_one_does(several, alone, case):
     found, expected = safetensors.torch.load_file(several / f"{case}.safetensors"), dict(alone(case))
     if "micro-batches" in case:  # a part of a batch may be small enough where the whole is not
@@ -72,20 +81,12 @@ def without_cost(found):
     return {name: tensor for name, tensor in found.items() if name != "cost"}
 
 
-@pytest.mark.parametrize("mark", ["", " sharded"])
 @pytest.mark.parametrize("stop", together.STOPS)
-def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, stop, mark):
-    from_one = safetensors.torch.load_file(several / f"{stop}{mark}.safetensors")
+def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, stop):
+    from_one = safetensors.torch.load_file(several / f"{stop}.safetensors")
     assert_same(without_cost(from_one), uninterrupted)
-    to_one = together.in_folder(several / f"together {stop}{mark}", resume=True)
+    to_one = together.in_folder(several / f"together {stop}", resume=True)
     assert_same(without_cost(to_one), uninterrupted)
-
-
-@pytest.mark.parametrize("several", [2], indirect=True, ids=["2 processes"])
-@pytest.mark.parametrize("case", together.LORA)
-def test_adapters_move_in_several_processes_as_in_one(several, case):
-    pytest.importorskip("peft")
-    assert_same(safetensors.torch.load_file(several / f"{case}.safetensors"), together.LORA[case]())
 
 
 @given(total=some.integers(1, 40), count=some.integers(2, 9))

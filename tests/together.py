@@ -224,21 +224,27 @@ CASES |= {
 }
 WITHIN = {"single": 1e-5, "half": 2e-2}  # where it is not 1e-10
 LORA = {"lora": lambda: lora(shard=False), "lora, sharded": lambda: lora(shard=True)}
-STOPS = {"stopped in stage 1": 3, "stopped in stage 2": 10}
+CASES |= LORA
+# After how many steps a run is left, and whether weights are cut on the side of several processes.
+STOPS = {"stopped in stage 1": (3, False), "stopped in stage 1, sharded": (3, True), "stopped in stage 2": (10, True)}
+
+
+def cases_for(count):
+    """Return the names of the cases that so many processes run: all, or with three those that three may change."""
+    if count == 2:
+        return list(CASES)
+    of_two = [*LORA, *(f"{name}, sharded" for name in BASELINES if name not in ("ft", "salun", "gdr"))]
+    return [name for name in CASES if name not in of_two and not name.startswith("half")]
 
 
 def main(folder):
     """Run every case; go on with what one process left, and leave something for one process to go on with."""
     torch.set_num_threads(1)
     processes.join("cpu")
-    cases = CASES | (LORA if processes.count() == 2 else {})  # transformers take seconds to import
-    for name, steps in STOPS.items():
-        for shard in (False, True):
-            mark = " sharded" if shard else ""
-            cases[f"{name}{mark}"] = functools.partial(
-                in_folder, folder / f"alone {name}{mark}", resume=True, shard=shard
-            )
-            stopped(folder / f"together {name}{mark}", steps=steps, shard=shard)
+    cases = {name: CASES[name] for name in cases_for(processes.count())}
+    for name, (steps, shard) in STOPS.items():
+        cases[name] = functools.partial(in_folder, folder / f"alone {name}", resume=True, shard=shard)
+        stopped(folder / f"together {name}", steps=steps, shard=shard)
     for name, case in cases.items():
         found = case()
         if processes.is_first():

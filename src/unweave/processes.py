@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 TIMEOUT = "UNWEAVE_TIMEOUT"  # environment variable: seconds after which a process that does not answer is given up
 TIMEOUT_SECONDS = 600.0
+LAST_WORDS, LISTEN_SECONDS = "last words", 2.0
 BUCKET = 25 << 20  # bytes of gradients that travel together
 
 
@@ -59,6 +61,8 @@ def leave() -> None:
     """Part from the other processes in good order, at the end of a program."""
     _messengers.cache_clear()
     if _joined():
+        # A thread of gloo's that lets go of its last tensor while Python ends would abort the process.
+        time.sleep(0.1)
         dist.destroy_process_group()
 
 
@@ -331,19 +335,28 @@ def silence() -> RunError:
     )
 
 
-def says_the_same(text: str, *, within: float = 2.0) -> bool:
-    """Tell whether the first process said these words too, at its end or soon after, so that nobody repeats them."""
+def last_words(text: str, say: Callable[[str], None]) -> None:
+    """Say why this process ends, unless the first says the same, or will in a moment."""
+    if is_first():
+        say(text)
+        _first_said(text)
+    elif _first_said() != text:
+        say(text)
+
+
+def _first_said(text: str | None = None) -> str | None:
+    """Put down what the first process says at its end, or wait a moment for it."""
     if not _joined():
-        return False
+        return None
     try:
         store = dist.distributed_c10d._get_default_store()
-        if is_first():
-            store.set("last words", text)
-            return False
-        store.wait(["last words"], timedelta(seconds=within))
-        return store.get("last words").decode() == text
+        if text is not None:
+            store.set(LAST_WORDS, text)
+            return text
+        store.wait([LAST_WORDS], timedelta(seconds=LISTEN_SECONDS))
+        return str(store.get(LAST_WORDS).decode())
     except RuntimeError:  # nobody answers any more
-        return False
+        return None
 
 
 def _is_silence(error: RuntimeError) -> bool:

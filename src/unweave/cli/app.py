@@ -72,10 +72,11 @@ def main() -> None:
 
 def _fail(error: Exception, *, code: int) -> NoReturn:
     who = "unweave" if processes.is_first() else f"unweave, process {processes.rank()}"
-    if processes.is_first() or not processes.says_the_same(str(error)):
-        err_console.print(f"{who}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-    if processes.is_first():
-        processes.says_the_same(str(error))
+
+    def say(text: str) -> None:
+        err_console.print(f"{who}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+    processes.last_words(str(error), say)
     sys.exit(code)
 
 
