@@ -54,7 +54,7 @@ picture: demo
 
 # The committed report and numbers of every named study on the digits.
 gallery: $(READY)
-	$(RUN) tools/gallery.py
+	$(RUN) tools/publish.py study digits --run digits all --seeds 3
 
 clean:
 	rm -rf $(VENV) dist unweave-demo study

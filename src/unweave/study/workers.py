@@ -48,7 +48,15 @@ def run_workers(
     if workers < 1:
         raise UsageError(f"A study needs at least one worker, not {workers}.")
     store = begin_study(
-        source(), cells, out, device=device, presets=presets, keep=keep, track=track, originals=originals
+        source(),
+        cells,
+        out,
+        device=device,
+        presets=presets,
+        keep=keep,
+        track=track,
+        originals=originals,
+        workers=workers,
     )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
