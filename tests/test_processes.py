@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -23,14 +24,25 @@ COUNTS = (2, 3)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
-@pytest.fixture(scope="module", params=COUNTS, ids=lambda count: f"{count} processes")
-def several(request, tmp_path_factory):
-    """The folder with what several processes made of every case."""
-    folder = tmp_path_factory.mktemp("together")
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """The folder with what so many processes made of every case, which they do once."""
+    found = {}
+
+    def of(count):
+        if count not in found:
+            found[count] = start(count, tmp_path_factory.mktemp("together"))
+        return found[count]
+
+    return of
+
+
+def start(count, folder):
     for name, (steps, _) in together.STOPS.items():
         together.stopped(folder / f"alone {name}", steps=steps)
-    command = [*TORCHRUN, f"--nproc-per-node={request.param}", "-m", "tests.together", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [*TORCHRUN, f"--nproc-per-node={count}", "-m", "tests.together", str(folder)]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return folder
 
@@ -55,18 +67,9 @@ def assert_same(found, expected, *, within=1e-10):
         torch.testing.assert_close(found[name], tensor, rtol=within, atol=within, msg=words)
 
 
-@pytest.mark.parametrize(
-    ("several", "case"),
-    [
-        pytest.param(count, case, id=f"{count} processes, {case}")
-        for count in COUNTS
-        for case in together.cases_for(count)
-    ],
-    indirect=["several"],
-    scope="module",  # one start for all cases
-)
-def test_several_processes_do_what_one_does(several, alone, case):
-    found, expected = safetensors.torch.load_file(several / f"{case}.safetensors"), dict(alone(case))
+@pytest.mark.parametrize(("count", "case"), [(count, case) for count in COUNTS for case in together.cases_for(count)])
+def test_several_processes_do_what_one_does(several, alone, count, case):
+    found, expected = safetensors.torch.load_file(several(count) / f"{case}.safetensors"), dict(alone(case))
     if "micro-batches" in case:  # a part of a batch may be small enough where the whole is not
         del found["cost"], expected["cost"]
     assert_same(found, expected, within=together.WITHIN.get(case.split()[0], 1e-10))
@@ -81,11 +84,13 @@ def without_cost(found):
     return {name: tensor for name, tensor in found.items() if name != "cost"}
 
 
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("stop", together.STOPS)
-def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, stop):
-    from_one = safetensors.torch.load_file(several / f"{stop}.safetensors")
+def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, count, stop):
+    folder = several(count)
+    from_one = safetensors.torch.load_file(folder / f"{stop}.safetensors")
     assert_same(without_cost(from_one), uninterrupted)
-    to_one = together.in_folder(several / f"together {stop}", resume=True)
+    to_one = together.in_folder(folder / f"together {stop}", resume=True)
     assert_same(without_cost(to_one), uninterrupted)
 
 
