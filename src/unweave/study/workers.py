@@ -28,6 +28,7 @@ def run_workers(
     keep: str = "all",
     time_limit: float | None = None,
     track: Sequence[str] = (),
+    originals: Path | None = None,
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Do what `run_study` does, with several processes that share the machine.
@@ -36,7 +37,9 @@ def run_workers(
     ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others
     are done.
     """
-    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep, track=track)
+    store = begin_study(
+        source(), cells, out, device=device, presets=presets, keep=keep, track=track, originals=originals
+    )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
     more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}

@@ -41,8 +41,8 @@ def profile_of_goal(goal: str) -> str:
 def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None) -> Benchmark:
     """Return the benchmark with the tuned profiles that come with the package, and the one of a folder.
 
-    Values that were tuned on one class to forget are taken for another: of the benchmark's options, only ``forget`` may
-    differ. A folder that fits otherwise not is refused.
+    Values that were tuned on one class to forget are taken for another, where that is a matter of the split only. A
+    folder of another benchmark, or of other options, is refused.
     """
     for content in _committed():
         if _fits(content, benchmark):
@@ -53,7 +53,7 @@ def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None
             options = " ".join(f"{name}={value}" for name, value in content["options"].items())
             raise UsageError(
                 f"{given} was tuned on {' '.join([content['benchmark'], options]).strip()}, not on {benchmark.title}. "
-                "Give a folder of the same benchmark and options (only the class to forget may differ)."
+                "Give a folder of the same benchmark and options (what to forget may differ, if training does not)."
             )
         benchmark = _added(benchmark, content)
     return benchmark
@@ -83,12 +83,9 @@ def _checked(content: Any, path: Path) -> Mapping[str, Any]:
 
 
 def _fits(content: Mapping[str, Any], benchmark: Benchmark) -> bool:
-    """Tell whether a study was made on the same data and model; the class to forget may be another."""
-
-    def rest(options: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in options.items() if name != "forget"}
-
-    return content["benchmark"] == benchmark.name and rest(content["options"]) == rest(benchmark.options)
+    """Tell whether a study was made with the same training; what is forgotten may be something else."""
+    options = {name: value for name, value in content["options"].items() if name not in benchmark.only_split}
+    return {"benchmark": content["benchmark"], **options} == benchmark.training
 
 
 def _added(benchmark: Benchmark, content: Mapping[str, Any]) -> Benchmark:
