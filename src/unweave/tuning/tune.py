@@ -64,15 +64,17 @@ def tune(
     since = time.time()
     more: dict[str, Any] = {"device": device, "time_limit": time_limit, "since": since, "write": write}
     failed = ""
-    if workers == 1:
-        Work(tuning, live=write is not None, **more).run()
-    else:
-        about = {"trials": trials, "goal": goal, "seed": seed}
-        with started(_work, source, out, names, about, workers=workers, **more) as processes:
-            while still_running(processes):
-                pass
-        failed = dead(processes)
-    tuning.write()
+    try:
+        if workers == 1:
+            Work(tuning, live=write is not None, **more).run()
+        else:
+            about = {"trials": trials, "goal": goal, "seed": seed}
+            with started(_work, source, out, names, about, workers=workers, **more) as processes:
+                while still_running(processes):
+                    pass
+            failed = dead(processes)
+    finally:
+        tuning.write()
     if failed:
         raise RunError(f"{failed} ended before the work was done; what was done is kept. The same command goes on.")
     return tuning
