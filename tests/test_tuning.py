@@ -323,6 +323,18 @@ def test_the_search_space_and_the_profile_are_listed():
     assert "    tuned: 1/30 to 30 times the benchmark's value" in CliRunner().invoke(app, ["methods", "ga"]).stdout
     content = json.loads(CliRunner().invoke(app, ["methods", "ssd", "--json"]).stdout)
     assert content["settings"][0]["search"] == "1 to 100, logarithmic"
+    assert (
+        "profile tuned: goal erase, 20 trials of each method"
+        in CliRunner().invoke(app, ["benchmarks", "digits"]).stdout
+    )
+
+
+def test_a_run_takes_the_profile_that_comes_with_the_package(tmp_path):
+    words = ["run", "digits", "--method", "ssd", "--profile", "tuned", "--device", "cpu", "--out", str(tmp_path / "r")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert config["profile"] == "tuned"
+    assert config["settings"] == find_benchmark("digits").settings["ssd"]["tuned"]
 
 
 def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
@@ -355,6 +367,7 @@ def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tune
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_where_it_is_from(name):
     benchmark = find_benchmark(name)
+    assert name != "digits" or "tuned" in benchmark.tuned
     for profile, about in benchmark.tuned.items():
         for method in map(benchmark.method, set(METHODS) - {"original", "retrain"}):
             values = benchmark.settings_for(method, profile)
