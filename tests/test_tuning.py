@@ -100,6 +100,7 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path):
         ({"methods": ["ga", "retrain"]}, "retrain has nothing to tune"),
         ({"goal": "forget"}, "There is no goal 'forget'"),
         ({"trials": 0}, "at least one trial"),
+        ({"seeds": 0}, "at least one trial and one seed"),
     ):
         with pytest.raises(UsageError, match=message):
             tune(SOURCE, tmp_path / "t", device="cpu", **arguments)
@@ -159,6 +160,20 @@ def test_the_objectives():
     assert as_retrained(found, retrained) == pytest.approx(0.8 * 0.9)
     assert as_retrained(retrained, retrained) == 1
     assert as_retrained(erased, retrained) < as_retrained(original, retrained)
+
+
+def test_several_seeds_judge_by_their_mean(tmp_path):
+    def first(name, **arguments):
+        tune(SOURCE, tmp_path / name, methods=["ga"], trials=1, device="cpu", **arguments)
+        (row,) = rows(tmp_path / name)
+        return np.array([float(row[column]) for column in ("score", *SUBSETS, "sample_gradients")])
+
+    one, other, both = first("one", seed=100), first("other", seed=101), first("both", seed=100, seeds=2)
+    assert (one != other).any()
+    assert both[:-1] == pytest.approx((one + other)[:-1] / 2)
+    assert both[-1] == one[-1] + other[-1]
+    models = {path.name for path in (tmp_path / "both" / "models").iterdir()}
+    assert models == {"original.seed-100.safetensors", "original.seed-101.safetensors"}
 
 
 def test_a_model_that_never_saw_the_forget_data_is_the_measure_of_the_goal_retrain(tmp_path):

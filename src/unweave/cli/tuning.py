@@ -42,6 +42,7 @@ def tune(
         str, typer.Option(help="erase: forget, and keep the rest; retrain: be like a retrained model.")
     ] = "erase",
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is held out, of training and of the search.")] = SEED,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a method each.")] = 1,
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Begin no trial after this time; training is left, too.")
@@ -64,6 +65,7 @@ def tune(
             trials=trials,
             goal=goal,
             seed=seed,
+            seeds=seeds,
             workers=workers,
             device=device,
             time_limit=time_limit,

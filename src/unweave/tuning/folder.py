@@ -1,8 +1,8 @@
 """The folder of a tuning.
 
-- ``DIR/tuning.json``: what was asked for: the benchmark with its options, the goal, the seed
+- ``DIR/tuning.json``: what was asked for: the benchmark with its options, the goal, the seeds
 - ``DIR/optuna.db``: every trial, as Optuna keeps it (a study for each method)
-- ``DIR/models/``: the original, and for the goal *retrain* the retrained model, both trained without what is held out
+- ``DIR/models/``: the originals, and for the goal *retrain* retrained models, all trained without what is held out
 - ``DIR/times.jsonl``: how long training them took
 - ``DIR/trials.csv``: one row a trial
 - ``DIR/best.json``: the best of every method with what finding it cost, and the provenance: the profile ``tuned``
@@ -38,7 +38,7 @@ COLUMNS = (
 class Folder:
     """One tuning's folder."""
 
-    def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int) -> None:
+    def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int, seeds: int) -> None:
         """Open the folder, or make it. A folder with other content, or of another tuning, is refused."""
         self.place, self.models, self.locks = place, place / "models", Locks(place / "locks")
         self.storage, self.best = place / "optuna.db", place / FILE
@@ -47,6 +47,7 @@ class Folder:
             "options": dict(benchmark.options),
             "goal": goal,
             "seed": seed,
+            "seeds": seeds,
             "held_out": HELD_OUT,
         }
         known = place / "tuning.json"

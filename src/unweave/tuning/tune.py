@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from unweave.benchmarks import Benchmark
+from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation.predictions import observe
 from unweave.evaluation.reference import RETAINED
 from unweave.methods import find_method
 from unweave.provenance import provenance
-from unweave.run import unlearn
+from unweave.run import Result, unlearn
 from unweave.split import SUBSETS
 from unweave.study.originals import NotYet, Originals
 from unweave.study.processes import dead, started, still_running
@@ -41,12 +43,16 @@ def tune(
     trials: int = 20,
     goal: str = "erase",
     seed: int = SEED,
+    seeds: int = 1,
     workers: int = 1,
     device: str | None = None,
     time_limit: float | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Tuning:
     """Try as many settings of each method, judge them by the goal on held-out training data, and keep the best.
+
+    With several ``seeds``, counted from ``seed``, every trial is run with each, on an original of its own that other
+    data is held out from; the mean of the scores counts.
 
     Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
     with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
@@ -55,10 +61,11 @@ def tune(
     ``time_limit`` seconds no trial is begun.
     """
     check_goal(goal)
-    if trials < 1:
-        raise UsageError(f"Each method needs at least one trial, not {trials}.")
+    if min(trials, seeds) < 1:
+        raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
     names = tuned_methods(methods)
-    tuning = Tuning(source(), out, names, trials=trials, goal=goal, seed=seed)
+    asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
+    tuning = Tuning(source(), out, names, **asked)
     if tuning.left():
         tuning.folder.add_provenance(provenance(pick_device(device)))
     since = time.time()
@@ -68,8 +75,7 @@ def tune(
         if workers == 1:
             Work(tuning, live=write is not None, **more).run()
         else:
-            about = {"trials": trials, "goal": goal, "seed": seed}
-            with started(_work, source, out, names, about, workers=workers, **more) as processes:
+            with started(_work, source, out, names, asked, workers=workers, **more) as processes:
                 while still_running(processes):
                     pass
             failed = dead(processes)
@@ -84,11 +90,20 @@ class Tuning:
     """What is tuned, and how far it is."""
 
     def __init__(
-        self, benchmark: Benchmark, out: Path, methods: Sequence[str], *, trials: int, goal: str, seed: int
+        self,
+        benchmark: Benchmark,
+        out: Path,
+        methods: Sequence[str],
+        *,
+        trials: int,
+        goal: str,
+        seed: int = SEED,
+        seeds: int = 1,
     ) -> None:
         self.benchmark, self.trials, self.goal, self.seed = benchmark, trials, goal, seed
+        self.seeds = range(seed, seed + seeds)
         require_optuna()
-        self.folder = Folder(out, benchmark, goal=goal, seed=seed)
+        self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
         with self.folder.locks.wait_for("storage"):
             self.storage = open_storage(self.folder.storage)
             self.searches = {name: self._search(name) for name in methods}
@@ -109,8 +124,18 @@ class Tuning:
         self.best = self.folder.write(every)
 
 
+@dataclass(frozen=True)
+class Base:
+    """What trials start from: a seed's held-out data, its original, and what a retrained model says of that data."""
+
+    seed: int
+    task: Task
+    original: nn.Module
+    retrained: Answers
+
+
 class Work:
-    """What one process does: trials, and what they share: the held-out data, the original, the retrained model."""
+    """What one process does: trials, and what they share: of every seed the held-out data and the trained models."""
 
     def __init__(
         self,
@@ -125,9 +150,8 @@ class Work:
         self.tuning, self.device, self.since = tuning, device, since
         self.end = None if time_limit is None else since + time_limit
         self.progress = Progress(tuning, write=write, live=live)
-        self.task = cache(lambda: carve(tuning.benchmark.load(), seed=tuning.seed))
-        self.original = cache(lambda: self._trained("original", SUBSETS))
-        self.retrained = cache(self._retrained)
+        self.whole = cache(tuning.benchmark.load)
+        self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
         self.left_out: set[str] = set()
 
     def run(self) -> None:
@@ -156,58 +180,67 @@ class Work:
             if claim.died_since(self.since):  # it might take this process down too: the next start tries again
                 self.left_out.add(name)
                 return False
-            original, retrained = self.original(), self.retrained()
+            bases = self.bases()
             if self.is_over():
                 return False
             with claim.working():
                 trial, tried = search.ask()
                 self.progress.begin(tried)
-                tried = self._judged(tried, original, retrained)
+                tried = self._judged(tried, bases)
                 search.tell(trial, tried)
         self.progress.end(tried)
         return True
 
-    def _judged(self, tried: Tried, original: nn.Module, retrained: Answers) -> Tried:
-        """Run a trial and judge it on the held-out data."""
-        tuning, task, begun = self.tuning, self.task(), time.perf_counter()
+    def _judged(self, tried: Tried, bases: Sequence[Base]) -> Tried:
+        """Run a trial with every seed, and judge it on the data that was held out from that; means count."""
+        begun = time.perf_counter()
+        found, gradients = [], 0
         try:
-            result = unlearn(
-                original,
-                task.train,
-                find_method(tried.method),
-                seed=tuning.seed,
-                initial=lambda: tuning.benchmark.initial(tuning.seed),
-                device=self.device,
-                progress=self.progress.bar,
-                limits=None,  # a collapse has the score that it deserves
-                **tried.settings,
-            )
-            found = self._answers(result.model)
+            for base in bases:
+                result = self._unlearned(tried, base)
+                gradients += result.cost.sample_gradients
+                found.append(self._answers(result.model, base.task))
         except RunError as error:
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
+        score = GOALS[self.tuning.goal]
+        every = [accuracies(answers) for answers in found]
         return dataclasses.replace(
             tried,
-            score=GOALS[tuning.goal](found, retrained),
-            accuracy=accuracies(found),
+            score=statistics.fmean(score(answers, base.retrained) for answers, base in zip(found, bases, strict=True)),
+            accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
             seconds=round(time.perf_counter() - begun, 3),
-            sample_gradients=result.cost.sample_gradients,
+            sample_gradients=gradients,
         )
 
-    def _answers(self, model: nn.Module) -> Answers:
-        return observe(model, self.task().test, device=self.device).parts["train"]
+    def _unlearned(self, tried: Tried, base: Base) -> Result:
+        return unlearn(
+            base.original,
+            base.task.train,
+            find_method(tried.method),
+            seed=base.seed,
+            initial=lambda: self.tuning.benchmark.initial(base.seed),
+            device=self.device,
+            progress=self.progress.bar,
+            limits=None,  # a collapse has the score that it deserves
+            **tried.settings,
+        )
 
-    def _retrained(self) -> Answers:
-        if self.tuning.goal not in RETRAINED:
-            return {}
-        return self._answers(self._trained("retrained", RETAINED))
+    def _answers(self, model: nn.Module, task: Task) -> Answers:
+        return observe(model, task.test, device=self.device).parts["train"]
 
-    def _trained(self, kind: str, subsets: tuple[str, ...]) -> nn.Module:
+    def _base(self, seed: int) -> Base:
+        task, retrained = carve(self.whole(), seed=seed), {}
+        if self.tuning.goal in RETRAINED:
+            retrained = dict(self._answers(self._trained("retrained", RETAINED, task, seed), task))
+        return Base(seed, task, self._trained("original", SUBSETS, task, seed), retrained)
+
+    def _trained(self, kind: str, subsets: tuple[str, ...], task: Task, seed: int) -> nn.Module:
         tuning = self.tuning
         models = Originals(
             tuning.benchmark,
             tuning.folder,
-            self.task,
+            lambda: task,
             self.progress,
             device=self.device,
             stop=self.is_over,
@@ -216,7 +249,7 @@ class Work:
         )
         while True:
             try:
-                return models(tuning.seed)
+                return models(seed)
             except NotYet:
                 if self.is_over():
                     raise Stopped("The time limit is reached.") from None
