@@ -71,6 +71,7 @@ def begin_study(
     keep: str,
     track: Sequence[str],
     originals: Path | None = None,
+    workers: int = 1,
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
     check_trackers(track)
@@ -82,7 +83,7 @@ def begin_study(
     if not all(store.is_done(cell) for cell in cells):
         with store.locks.wait_for("provenance"):
             where = provenance(pick_device(device))
-            store.write_provenance(where | ({"originals": taken} if taken else {}))
+            store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
 
 

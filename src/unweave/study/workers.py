@@ -38,7 +38,15 @@ def run_workers(
     are done.
     """
     store = begin_study(
-        source(), cells, out, device=device, presets=presets, keep=keep, track=track, originals=originals
+        source(),
+        cells,
+        out,
+        device=device,
+        presets=presets,
+        keep=keep,
+        track=track,
+        originals=originals,
+        workers=workers,
     )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
