@@ -78,6 +78,7 @@ def test_wheel_and_sdist_carry_what_they_must(tmp_path):
     (sdist,) = tmp_path.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
     assert "unweave/py.typed" in names
+    assert "unweave/benchmarks/tuned/digits.json" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     (metadata,) = [name for name in names if name.endswith("METADATA")]
     text = zipfile.ZipFile(wheel).read(metadata).decode()
