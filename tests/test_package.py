@@ -56,6 +56,7 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     exec("from dataclasses import dataclass", space)
     exec("from unweave.engine import Logged, Phase, Workbench", space)
     exec("from unweave.methods import Method", space)
+    exec("from unweave.search import Around", space)
     exec("from unweave.settings import Settings, setting", space)
     exec(compile(block, "CONTRIBUTING.md", "exec"), space)
     losses = unweave.unlearn(model, split, method=space["SHRINK"], device="cpu").history.column("forget_loss")
@@ -77,6 +78,7 @@ def test_wheel_and_sdist_carry_what_they_must(tmp_path):
     (sdist,) = tmp_path.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
     assert "unweave/py.typed" in names
+    assert "unweave/benchmarks/tuned/digits.json" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     (metadata,) = [name for name in names if name.endswith("METADATA")]
     text = zipfile.ZipFile(wheel).read(metadata).decode()

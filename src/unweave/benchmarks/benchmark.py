@@ -16,7 +16,7 @@ from unweave.engine import Checkpoints, Workbench, run_phases
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
-from unweave.methods import Method
+from unweave.methods import Method, find_method
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.settings import Settings, setting
 from unweave.split import SUBSETS, Split
@@ -63,6 +63,7 @@ class Benchmark:
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
     only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +82,17 @@ class Benchmark:
         """The name, and the options that training depends on: with the same, an original is the same."""
         return {"benchmark": self.name, **{k: v for k, v in self.options.items() if k not in self.only_split}}
 
+    def method(self, name: str | Method) -> Method:
+        """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
+
+        Their values are those of `settings_for`.
+        """
+        found = find_method(name)
+        profiles = dict(found.profiles)
+        for profile in self.settings.get(found.name, {}):
+            profiles.setdefault(profile, {})
+        return dataclasses.replace(found, profiles=profiles)
+
     def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
         if method.name == "retrain":
@@ -98,6 +110,7 @@ class Benchmark:
         task: Task,
         *,
         seed: int,
+        subsets: tuple[str, ...] = SUBSETS,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
         compile: Compile = "auto",  # noqa: A002
@@ -107,6 +120,7 @@ class Benchmark:
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original.
 
+        With fewer ``subsets`` it learns from those only: without the forget data it is a retrained model.
         With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
         """
         where = pick_device(device)
@@ -114,7 +128,7 @@ class Benchmark:
         bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
         run_phases(
             bench,
-            [Train(self.recipe, subsets=SUBSETS)],
+            [Train(self.recipe, subsets=subsets)],
             checkpoints=checkpoints,
             resume=True,
             progress=ProgressLine(show=progress, title=self.name),

@@ -19,6 +19,7 @@ from unweave.cli.app import (
     Small,
     SplitFile,
     Track,
+    Tuned,
     app,
     benchmark_of,
     out_console,
@@ -31,7 +32,6 @@ from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
-from unweave.methods import find_method
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
 from unweave.run import check_request, load_weights, refuse_existing, unlearn
@@ -66,6 +66,7 @@ def run(
     method: Annotated[str, typer.Option(help="A name from `unweave methods`.")] = "two-stage",
     profile: Annotated[str | None, typer.Option(help="Named set of values of the method.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of training and unlearning.")] = 0,
+    tuned: Tuned = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; repeatable."),
@@ -115,7 +116,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
-    chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
+    task_source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
+    chosen = task_source.method(method)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
     chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
     check_trackers(words(track))
