@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
+from unweave import processes
 from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
@@ -32,10 +33,15 @@ KeepData = Literal["auto", "device", "host"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples on a device: their positions in the data set, and what the model takes."""
+    """Some samples on a device: their positions in the data set, and what the model takes.
+
+    Where several processes share a batch, ``rows`` and ``labels`` are those of the whole batch, ``data`` is this
+    process's ``part`` of it.
+    """
 
     rows: Tensor
     data: Data
+    part: processes.Part | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -43,12 +49,13 @@ class Batch:
     @property
     def labels(self) -> Tensor:
         """The labels of the samples."""
-        return labels_of(self.data)
+        return processes.gathered(labels_of(self.data), self.part)
 
     def with_labels(self, labels: Tensor) -> Batch:
         """Return the same samples under other labels."""
-        data = {**self.data, "labels": labels} if isinstance(self.data, Mapping) else (self.data[0], labels)
-        return Batch(rows=self.rows, data=data)
+        mine = self.part.rows(labels) if self.part else labels
+        data = {**self.data, "labels": mine} if isinstance(self.data, Mapping) else (self.data[0], mine)
+        return Batch(rows=self.rows, data=data, part=self.part)
 
 
 def labels_of(data: Data) -> Tensor:
@@ -271,7 +278,8 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
-    """Return the device asked for, or the best one there is."""
+    """Return the device asked for, or the best one there is; each of several processes gets one of its own."""
+    processes.join(device)
     if device is None:
         from accelerate import PartialState
 
@@ -282,7 +290,13 @@ def pick_device(device: str | torch.device | None) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The device {str(device)!r} cannot be used here: {error}") from error
-    return torch.device("cuda", 0) if chosen.type == "cuda" and chosen.index is None else chosen
+    if chosen.type != "cuda":
+        return chosen
+    if chosen.index is None:
+        return torch.device("cuda", processes.local_rank())
+    if chosen.index != processes.local_rank() and processes.count() > 1:
+        raise UsageError(f"The device {str(device)!r} cannot be that of {processes.count()} processes. Ask for cuda.")
+    return chosen
 
 
 def _as_dataset(data: Any) -> Any:
@@ -344,4 +358,4 @@ def _room(device: torch.device) -> int:
         free, total = torch.cuda.mem_get_info(device)
         share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)  # of torch 2.6 and later
         return int(min(free, share * total - torch.cuda.memory_reserved(device)) // 4)
-    return int(psutil.virtual_memory().available // 4)
+    return int(psutil.virtual_memory().available // 4 // processes.count())

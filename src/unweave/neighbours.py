@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unweave import processes
 from unweave.data import Samples, pick_device, reading
 from unweave.errors import UsageError
 from unweave.losses import logits
@@ -34,6 +35,7 @@ def features(
     torch.Size([5, 3])
     """
     where = pick_device(device)
+    part = processes.part_of(len(rows))
     seen: list[Tensor] = []
     order: list[nn.Linear] = []
 
@@ -58,11 +60,11 @@ def features(
             )
         handle = heads[-1].register_forward_pre_hook(note_input)
         try:
-            for some in rows.split(batch_size):
+            for some in (part.rows(rows) if part else rows).split(batch_size):
                 logits(model, samples.batch(some, where).data)
         finally:
             handle.remove()
-    found = torch.cat(seen)
+    found = processes.gathered(torch.cat(seen), part)
     if not found.isfinite().all():
         raise UsageError("The model's features hold NaN or infinite values: check its weights and the data.")
     return found
@@ -100,7 +102,8 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
 
 def adjacency_scores(forget: Tensor, retained: Tensor, k: int) -> Tensor:
     """Return how often each retained sample is among the k nearest of a forget sample (the paper's rule)."""
-    positions = nearest(forget, retained, k)[1]
+    part = processes.part_of(len(forget))
+    positions = processes.gathered(nearest(part.rows(forget) if part else forget, retained, k)[1], part)
     return torch.bincount(positions.flatten(), minlength=len(retained))
 
 

@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from unweave import processes
 from unweave.engine import Checkpoints
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import BeforeStage2
@@ -29,6 +30,7 @@ from unweave.files import (
     write_whole,
 )
 
+ADAPTER = "adapter"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
 MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
@@ -53,7 +55,7 @@ def remove_folder(folder: Path) -> None:
 class OutputFolder:
     """The folder of one run. Work happens beside it, in ``NAME.unfinished``; at the end it is renamed.
 
-    One process at a time works in it.
+    One run at a time works in it. Where a run has several processes, the first writes and the others read.
     """
 
     def __init__(
@@ -70,6 +72,14 @@ class OutputFolder:
         self.checkpoints = Checkpoints(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
         )
+        self.lock: Lock | None = None
+        processes.first(lambda: self._open(resume=resume))
+        if not processes.everyone(self.work.is_dir()):
+            if self.lock:
+                self.abandon()
+            raise UsageError(f"{self.work} is not seen by every process. Take a folder that all machines share.")
+
+    def _open(self, *, resume: bool) -> None:
         try:
             if not resume:
                 self.work.mkdir(parents=True)
@@ -77,7 +87,7 @@ class OutputFolder:
             try:
                 if resume:
                     self._check_same()
-                self._write("config.json", json.dumps(config, indent=2) + "\n")
+                self._write("config.json", json.dumps(self.config, indent=2) + "\n")
             except BaseException:
                 self.lock.release()
                 raise
@@ -89,7 +99,7 @@ class OutputFolder:
         except OSError as error:
             if not resume:
                 remove_folder(self.work)
-            raise RunError(f"The output folder {target} cannot be written: {error}") from error
+            raise RunError(f"The output folder {self.target} cannot be written: {error}") from error
 
     def _check_same(self) -> None:
         path = self.work / "config.json"
@@ -112,7 +122,7 @@ class OutputFolder:
     @property
     def begun(self) -> str:
         """When the run began, in UTC; a resumed run began when it was first started."""
-        return (self.work / BEGUN).read_text()
+        return processes.first((self.work / BEGUN).read_text)
 
     def _write(self, name: str, content: str) -> None:
         write_whole(self.work / name, content.encode())
@@ -123,6 +133,8 @@ class OutputFolder:
         ``good`` are weights that the guard found good last; otherwise the newest checkpoint has to do.
         """
         kept = self.checkpoints.newest_file()
+        if self.lock is None:  # not the first process
+            return kept
         try:
             if good is not None:
                 write_whole(self.work / LAST_GOOD, to_bytes(good))
@@ -134,22 +146,25 @@ class OutputFolder:
             remove_folder(self.work)
         return kept
 
-    def finish(
-        self, weights: Mapping[str, Tensor], texts: Mapping[str, str], *, private: Mapping[str, str] | None = None
-    ) -> None:
+    def finish(self, model: nn.Module, texts: Mapping[str, str], *, private: Mapping[str, str] | None = None) -> None:
         """Write the results, then let the folder appear under its name. ``private`` files are for its owner only."""
+        processes.first(lambda: self._finish(model, texts, private or {}))
+
+    def _finish(self, model: nn.Module, texts: Mapping[str, str], private: Mapping[str, str]) -> None:
         try:
-            write_whole(self.work / WEIGHTS, to_bytes(weights))
+            write_whole(self.work / WEIGHTS, to_bytes(model.state_dict()))
+            save_adapter(model, self.work / ADAPTER)
             for name, text in texts.items():
                 self._write(name, text)
-            for name, text in (private or {}).items():
+            for name, text in private.items():
                 write_whole(self.work / name, text.encode(), private=True)
             (self.work / BEGUN).unlink()
             sync_folder(self.work)
             refuse_existing(self.target)
             if self.target.exists():
                 self.target.rmdir()  # an empty folder that the user made
-            self.lock.release()
+            if self.lock:
+                self.lock.release()
             self.work.rename(self.target)
             sync_folder(self.target.parent)
             Checkpoints(self.target / "checkpoints").prune()
@@ -172,6 +187,13 @@ def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) 
     except RuntimeError as error:
         raise UsageError(f"{file} does not fit the model: {error}") from error
     return BeforeStage2(model, alpha=float(alpha), mean_sign=sign)
+
+
+def save_adapter(model: nn.Module, folder: Path) -> None:
+    """Write the adapter of a ``peft`` model, such as LoRA, in peft's own format; of other models nothing."""
+    if hasattr(model, "peft_config"):
+        # Embeddings that were trained are among the modules to save; peft would ask the Hub whether others were.
+        model.save_pretrained(os.fspath(folder), save_embedding_layers=False)  # type: ignore[operator]
 
 
 def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:

@@ -12,7 +12,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from unweave import processes
 from unweave.errors import UsageError
+from unweave.sharding import is_cut, local
 
 Gradient: TypeAlias = "list[Tensor]"  # one tensor per trainable parameter, in the parameter's shape
 
@@ -78,7 +80,7 @@ def _solve_semidefinite(matrix: Tensor, right: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return the matrix of dot products, in float64.
+    """Return the matrix of dot products, in float64. Where gradients are cut among processes, it is that of the whole.
 
     >>> gram_matrix([[torch.tensor([3.0, 4.0])], [torch.tensor([1.0, 0.0])]])
     tensor([[25.,  3.],
@@ -86,11 +88,13 @@ def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
     """
     count = len(gradients)
     products = []
-    for pieces in _chunks([_flat(parts) for parts in zip(*gradients, strict=True)]):
+    here = [[local(part) for part in gradient] for gradient in gradients]
+    for pieces in _chunks([_flat(parts) for parts in zip(*here, strict=True)]):
         vectors = [torch.cat(of_gradient).double() for of_gradient in zip(*pieces, strict=True)]
         dots = [[torch.dot(vectors[i], vectors[j]) for j in range(i + 1)] for i in range(count)]
         products.append(torch.stack([dots[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]))
-    return torch.stack(products).sum(dim=0).view(count, count)
+    found = torch.stack(products).sum(dim=0).view(count, count)
+    return processes.summed(found) if any(map(is_cut, gradients[0])) else found
 
 
 def _flat(parts: Sequence[Tensor]) -> list[Tensor]:
@@ -137,4 +141,4 @@ def _add_scaled(total: Gradient, gradient: Sequence[Tensor], weight: Tensor) -> 
     """Add a multiple of a gradient in place. The weight stays on the device, so no scalar of foreach will do."""
     scaled = {part.dtype: weight.to(part.dtype) for part in total}
     for part, addend in zip(total, gradient, strict=True):
-        part.addcmul_(addend, scaled[part.dtype])
+        local(part).addcmul_(local(addend), scaled[part.dtype])

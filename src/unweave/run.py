@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
+from unweave import processes, sharding
 from unweave.data import pick_device
 from unweave.engine import (
     Checkpoints,
@@ -88,6 +89,7 @@ def unlearn(
     compile: Compile = "auto",  # noqa: A002
     micro_batch: int | None = None,
     max_memory: int | str | None = None,
+    shard: bool | None = None,
     progress: bool | Progress | None = None,
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
@@ -106,12 +108,12 @@ def unlearn(
     """Make a copy of the model forget the split's forget set. The model given is never changed.
 
     ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With
-    ``out``, the run writes a folder: configuration, history, weights, and scores on ``split`` and ``test``;
-    it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``, from a checkpoint that
-    is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
-    sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
-    configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
-    `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
+    ``out``, the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores
+    on ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
+    from a checkpoint that is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch)
+    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added
+    to the configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with
+    a `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
     also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
     they forgot stays forgotten (`Split.after`).
 
@@ -120,6 +122,9 @@ def unlearn(
     ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
     taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
     A device whose memory runs out does the same by itself. Not in training mode of normalisation.
+
+    Under ``torchrun`` or ``accelerate launch`` several processes share every batch and all else; call this in each of
+    them alike. ``shard`` cuts the weights among them too (FSDP2); None: if ``accelerate launch`` was told so.
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
@@ -157,8 +162,9 @@ def unlearn(
     }
     judge = judge or split
     phases = list(chosen.phases(configured))
+    cut = sharding.is_wanted(shard)
     bench = Workbench(
-        copy.deepcopy(model).to(where),
+        model if cut else copy.deepcopy(model).to(where),
         split,
         device=where,
         loss=loss,
@@ -168,6 +174,7 @@ def unlearn(
         micro_batch=micro_batch,
         max_memory=max_memory,
         initial=initial,
+        shard=cut,
     )
     folder = None
     if out is not None:
@@ -195,11 +202,12 @@ def unlearn(
         if folder:
             if asked:
                 between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
+                between = between and replace(between, model=bench.like(between.model))
             scores = evaluate(
                 bench.model,
                 judge,
                 test,
-                original=model,
+                original=bench.like(model),
                 before_stage2=between,
                 look=look,
                 device=where,
@@ -209,7 +217,7 @@ def unlearn(
         checks = tuple(guard.checks) if guard else ()
         result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            stages = _between(folder.checkpoints, phases, model, judge, where, precision)
+            stages = _between(folder.checkpoints, phases, model, judge, bench)
             files = _files(result, stages)
             private: dict[str, str] = {}
             if asked:
@@ -227,7 +235,7 @@ def unlearn(
                     before_stage2=between,
                 )
                 files |= record
-            folder.finish(result.model.state_dict(), files, private=private)
+            folder.finish(result.model, files, private=private)
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
         kept = folder.abandon(good.weights if good else None) if folder else None
@@ -246,7 +254,7 @@ def _tracking(
     out: str | os.PathLike[str] | None,
     config: Mapping[str, Any],
 ) -> Tracking | None:
-    if not track:
+    if not track or not processes.is_first():
         return None
     place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
     name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
@@ -267,15 +275,15 @@ def _between(
     phases: Sequence[Phase],
     model: nn.Module,
     split: Split,
-    device: torch.device,
-    precision: Precision,
+    bench: Workbench,
 ) -> dict[str, Any]:
     """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept there."""
     found = {}
     for number, weights in checkpoints.between():
         between = copy.deepcopy(model)
         between.load_state_dict(weights)
-        predictions = predict(between, split.samples, split.rows("forget"), device=device, precision=precision)
+        rows = split.rows("forget")
+        predictions = predict(bench.like(between), split.samples, rows, device=bench.device, precision=bench.precision)
         found[phases[number].name] = accuracy_and_losses(predictions)
     return found
 
@@ -297,12 +305,16 @@ def check_request(
         raise unknown("precision", precision, get_args(Precision))
     if compile not in get_args(Compile):
         raise unknown("way to compile", compile, get_args(Compile))
+    where = pick_device(device)
     if out is not None:
-        target = Path(out)
-        refuse_existing(target)
-        work = unfinished(target)
-        if work.exists() and not resume:
-            raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
-        if resume and not work.exists():
-            raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
-    return pick_device(device)
+        processes.first(lambda: _check_folder(Path(out), resume=resume))
+    return where
+
+
+def _check_folder(target: Path, *, resume: bool) -> None:
+    refuse_existing(target)
+    work = unfinished(target)
+    if work.exists() and not resume:
+        raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
+    if resume and not work.exists():
+        raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from unweave import processes
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import RunError, RunWarning, UsageError
@@ -25,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 out_console, err_console = Console(), Console(stderr=True)
+TOGETHER = ("run", "evaluate")  # what several processes can do
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
@@ -48,19 +52,40 @@ Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny mod
 
 
 def main() -> None:
-    """Run the command line; end with code 2 for wrong usage and 1 when the work failed."""
+    """Run the command line; end with code 2 for wrong usage and 1 when the work failed.
+
+    Of several processes that a launcher started, the first speaks.
+    """
     warnings.showwarning = _warn
+    if processes.launched() > 1:
+        signal.signal(signal.SIGTERM, _ended)  # what a launcher sends to all when one of them is gone
+        if not processes.is_first():
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     try:
         app()
     except UsageError as error:
         _fail(error, code=2)
     except (RunError, OSError) as error:
         _fail(error, code=1)
+    except SystemExit as end:
+        if not end.code:
+            processes.leave()
+        raise
 
 
-def _fail(error: Exception, *, code: int) -> None:
-    err_console.print(f"unweave: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+def _fail(error: Exception, *, code: int) -> NoReturn:
+    who = "unweave" if processes.is_first() else f"unweave, process {processes.rank()}"
+
+    def say(text: str) -> None:
+        err_console.print(f"{who}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+    processes.last_words(str(error), say)
     sys.exit(code)
+
+
+def _ended(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise processes.silence()
 
 
 def _warn(
@@ -72,6 +97,8 @@ def _warn(
     line: str | None = None,
 ) -> None:
     """Tell a warning of ours in one sentence, and any other with its place."""
+    if not processes.is_first():
+        return
     text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
     err_console.print(f"unweave: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -84,15 +111,24 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Make a trained model forget part of its data, and keep what looks like it."""
+    command = context.invoked_subcommand
+    if processes.launched() > 1 and command not in TOGETHER:
+        raise UsageError(
+            f"unweave {command} works in one process, but {processes.launched()} were started. Several are for "
+            f"{' and '.join(f'unweave {name}' for name in TOGETHER)}; a study has --workers."
+        )
 
 
 def say(text: str) -> None:
     """Tell a person on standard error."""
+    if not processes.is_first():
+        return
     err_console.print(text, style="dim", markup=False, highlight=False)
 
 

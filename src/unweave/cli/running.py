@@ -87,6 +87,10 @@ def run(
     max_memory: Annotated[
         str | None, typer.Option(help="Most memory to take of the GPU, such as 8GB; batches are cut to fit.")
     ] = None,
+    shard: Annotated[
+        bool | None,
+        typer.Option("--shard/--no-shard", help="Cut the weights among the processes that a launcher started (FSDP2)."),
+    ] = None,
     keep_data: Annotated[
         str, typer.Option(help="Keep the data on the device: auto (where it fits), device (always) or host (never).")
     ] = "auto",
@@ -153,6 +157,7 @@ def run(
         device=device,
         micro_batch=micro_batch,
         max_memory=max_memory,
+        shard=shard,
         limits=guard,
         request=asked,
         checkpoint_seconds=checkpoint_seconds,

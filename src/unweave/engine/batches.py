@@ -1,7 +1,7 @@
 """Shuffled batches that are a pure function of the seed and the step.
 
 Nothing is remembered between steps, so a resumed run draws exactly what it would have drawn, and several
-processes agree on a batch without talking.
+processes agree on a batch without talking; each reads its part of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
+from unweave import processes
 from unweave.data import Batch, Samples
 from unweave.errors import UsageError
 from unweave.loading import Ahead, Order, to_device
@@ -95,11 +96,14 @@ class Batches:
             yield self.unshuffled(number)
 
     def _batch(self, way: str, number: int) -> Batch:
+        rows = self._plan.positions(way, number)
+        part = processes.part_of(len(rows))
         if self._kept:
             longest = self._plan.longest(way, number)
-            return self.samples.batch(self._plan.positions(way, number), self.device, longest=longest)
-        found: Batch = self._ahead[way][number]
-        return found
+            mine = self.samples.batch(part.rows(rows) if part else rows, self.device, longest=longest)
+        else:
+            mine = self._ahead[way][number]
+        return mine if part is None else Batch(rows=to_device(rows, self.device), data=mine.data, part=part)
 
 
 def grouped(batches: Iterable[Batch], *, most: int) -> Iterator[list[Batch]]:
@@ -144,8 +148,12 @@ class _Plan:
         return turn, slice(place * self.size, (place + 1) * self.size)
 
     def order(self, way: str, number: int) -> Order:
-        """Return the positions, and the seed of random transforms where there are any."""
-        return self.positions(way, number), derive_seed(self.seed, way, number) if self.varies else None
+        """Return the positions that this process reads, and the seed of random transforms where there are any."""
+        rows = self.positions(way, number)
+        part = processes.part_of(len(rows))
+        if part is None:
+            return rows, derive_seed(self.seed, way, number) if self.varies else None
+        return part.rows(rows), derive_seed(self.seed, way, number, part.number) if self.varies else None
 
     def _shuffle(self, turn: int) -> tuple[Tensor, Tensor | None]:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, turn))

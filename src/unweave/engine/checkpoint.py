@@ -20,6 +20,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
+from unweave import processes
 from unweave.errors import RunError, RunWarning, UsageError
 from unweave.files import canonical, read_json, read_tensors, sha256, sha256_of_file, sync_folder, write_whole
 
@@ -67,7 +68,11 @@ class Checkpoints:
         return by_steps or time.monotonic() - self._last >= self.every_seconds
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then remove those that are no longer needed."""
+        """Write a checkpoint, then remove those that are no longer needed. Of several processes the first does."""
+        processes.first(lambda: self._save(checkpoint))
+        self._last, self._steps = time.monotonic(), 0
+
+    def _save(self, checkpoint: Checkpoint) -> None:
         name = checkpoint.name
         weights, progress = self.folder / f"{name}.safetensors", self.folder / f"{name}.json"
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in checkpoint.tensors.items()}
@@ -93,7 +98,6 @@ class Checkpoints:
                 f"The checkpoint {name} cannot be written to {self.folder}: {error}.{before} "
                 "Make room or give another folder, then resume."
             ) from error
-        self._last, self._steps = time.monotonic(), 0
         self._whole = [*(other for other in self._whole if other != name), name]
         self.prune(keep=self._whole[-2:])
 
@@ -105,7 +109,7 @@ class Checkpoints:
 
     def between(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """Yield the numbers of the phases that another one followed, and the model's weights at their end."""
-        for path in sorted(self.folder.glob("*-00000000.safetensors")):
+        for path in processes.first(lambda: sorted(self.folder.glob("*-00000000.safetensors"))):
             tensors = read_tensors(path)
             weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
             yield int(path.stem[:2]) - 1, weights
@@ -117,16 +121,23 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """Read the newest checkpoint that is whole; others are skipped with a warning. None if there is none."""
+        mine: list[Checkpoint] = []
+        file = processes.first(lambda: self._find_newest(mine))
+        if file is None:
+            return None
+        return mine[0] if mine else _read(file)  # the other processes read what the first has found
+
+    def _find_newest(self, found: list[Checkpoint]) -> Path | None:
         skipped = False
         for file in self._files():
             try:
-                checkpoint = _read(file)
+                found.append(_read(file))
             except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
                 warnings.warn(f"The checkpoint {file} is damaged and skipped: {error}", RunWarning, stacklevel=2)
                 skipped = True
                 continue
             self._whole = [file.stem]
-            return checkpoint
+            return file
         if skipped:
             warnings.warn(f"No checkpoint in {self.folder} is whole: the run begins again.", RunWarning, stacklevel=2)
         return None

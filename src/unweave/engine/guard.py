@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unweave import processes
 from unweave.data import Batch, reading, require_known_labels
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
@@ -28,6 +29,7 @@ from unweave.errors import RunError, RunWarning
 from unweave.losses import cross_entropy, logits
 from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
+from unweave.sharding import collected
 
 KEPT = ("adjacent", "remote")
 BATCH = 64
@@ -55,7 +57,10 @@ class Limits(Settings):
 
 @dataclass(frozen=True)
 class Good:
-    """The weights of the last check that was passed, on the CPU, and when that was."""
+    """The weights of the last check that was passed, on the CPU, and when that was.
+
+    Where weights are cut among processes, the first has them.
+    """
 
     weights: Mapping[str, Tensor]
     place: str
@@ -130,7 +135,8 @@ class Guard:
         for subset in KEPT:
             if subset in found:
                 self._require(subset, found[subset], place, phase)
-        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.bench.model.state_dict().items()}
+        state = collected(self.bench.model.state_dict())
+        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
         self.good = Good(weights, place)
         return found
 
@@ -164,7 +170,8 @@ class Guard:
         samples, device = bench.split.samples, bench.device
         with own_random_numbers(device), reading(bench.model, device):
             for subset in subsets:
-                left, parts = self.rows[subset], []
+                part, parts = processes.part_of(len(self.rows[subset])), []
+                left = part.rows(self.rows[subset]) if part else self.rows[subset]
                 samples.keep(left, device)
                 while len(left):
                     try:
@@ -176,7 +183,8 @@ class Guard:
                         continue
                     left = left[self._size :]
                 found[subset] = {
-                    name: float(torch.cat([part[name] for part in parts]).double().mean()) for name in parts[0]
+                    name: float(processes.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
+                    for name in parts[0]
                 }
         return found
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
+from unweave import processes, sharding
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.guard import CollapseError, Guard
@@ -36,7 +38,8 @@ def run_phases(
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
-    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone.
+    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. Several
+    processes (`unweave.processes`) take every step together; the first decides when to look, to save and to leave.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
     to leave: then a checkpoint is written, and `Stopped` raised. A ``guard`` stops a run that destroys the model, with
     a `CollapseError` that has the last good weights. ``tell`` gets the rows of the history as they are read: at
@@ -45,7 +48,8 @@ def run_phases(
     run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
     done = checkpoints.newest() if checkpoints and resume else None
     try:
-        run.go(done)
+        with processes.heard():
+            run.go(done)
     except Stopped:
         raise
     except RunError as error:
@@ -101,25 +105,30 @@ class _Run:
     def _steps(self, index: int, *, first: int) -> None:
         bench, phase = self.bench, self.phases[index]
         self.line.phase(phase.name, steps=phase.steps, done=first)
+        own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
         for number in range(first, phase.steps):
-            seed_everything(derive_seed(bench.seed, phase.name, number) % 2**32)
+            seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32)
             bench.forwards.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
             self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
             if self.line.due():
                 self.line.show(number + 1, self.history.rows[-1])
-            if self.guard and number + 1 < phase.steps and self.guard.due(phase):
+            look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
+            leave = self.checkpoints is not None and self.stop is not None and self.stop()
+            save = self.checkpoints is not None and (leave or self.checkpoints.due())
+            look, leave, save = processes.agreed(look, leave, save)
+            if self.guard and look:
                 _ = self.history.rows
                 self.guard.check(phase, number)
-            leave = self.checkpoints is not None and self.stop is not None and self.stop()
-            if self.checkpoints and (leave or self.checkpoints.due()):
+            if self.checkpoints and save:
                 self.checkpoints.save(self._checkpoint(index, number + 1))
             if leave:
                 raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
         bench = self.bench
-        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in bench.model.state_dict().items()}
+        weights = sharding.collected(bench.model.state_dict())
+        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in weights.items()}
         for number, phase in enumerate(self.phases[: index + 1]):
             tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
         self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
@@ -139,7 +148,7 @@ class _Run:
                 "Resume with the command that began the run."
             )
         try:
-            self.bench.model.load_state_dict(_under("model.", done))
+            sharding.load(self.bench.model, _under("model.", done))
             self.bench.cost = Cost(**done.extra["cost"])
             if self.guard and done.extra["guard"]:
                 self.guard.load_state(done.extra["guard"])
@@ -153,7 +162,11 @@ class _Run:
             raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error
 
     def _require_finite(self, when: str) -> None:
-        broken = [name for name, tensor in self.bench.model.named_parameters() if not tensor.isfinite().all()]
+        finite = {name: sharding.local(tensor).isfinite().all() for name, tensor in self.bench.model.named_parameters()}
+        if self.bench.sharded:  # what this process holds of a weight may be fine
+            flags = processes.summed(torch.stack(list(finite.values())).long())
+            finite = dict(zip(finite, flags == processes.count(), strict=True))
+        broken = [name for name, fine in finite.items() if not fine]
         if broken:
             raise RunError(
                 f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "

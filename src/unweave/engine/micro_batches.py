@@ -25,11 +25,14 @@ Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, 
 class MicroBatches:
     """Runs batches whole, or in pieces of ``size`` samples. Memory that runs out halves the size, and work goes on."""
 
-    def __init__(self, size: int | None, device: torch.device, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(
+        self, size: int | None, device: torch.device, parameters: Sequence[nn.Parameter], *, in_step: bool = False
+    ) -> None:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
         self.size, self.parameters = size, list(parameters)
-        self._watched = device.type == "cuda"  # elsewhere memory that runs out cannot be caught
+        self._watched = device.type == "cuda" and not in_step  # elsewhere memory that runs out cannot be caught
+        self._in_step = in_step  # with other processes, which would wait for what this one does anew
         self._anchor = torch.zeros((), device=device, requires_grad=True)
 
     def run(self, run: Run, data: Data, *, training: bool) -> Tensor:
@@ -92,6 +95,11 @@ class MicroBatches:
 
     def _halve(self, count: int, error: Exception) -> None:
         tried = min(count, self.size or count)
+        if self._in_step:
+            raise RunError(
+                f"The device's memory does not suffice for {tried} samples at once. Give --micro-batch "
+                f"{(tried + 1) // 2} (micro_batch), or take more processes."
+            ) from error
         if tried == 1:
             raise RunError("The device's memory does not suffice for a single sample.") from error
         self.size = (tried + 1) // 2

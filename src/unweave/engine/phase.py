@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.engine.workbench import Workbench
+from unweave.sharding import all_cut_like, collected, cut_like, load
 
 Logged: TypeAlias = "Mapping[str, Tensor | float]"
 State: TypeAlias = "dict[str, Tensor]"
@@ -49,16 +50,16 @@ class Phase(ABC):
         """Do what remains after the last step."""
 
     def state(self) -> State:
-        """Return what the phase keeps as named tensors."""
-        return {
-            f"{name}.{key}": tensor for name in self.keeps for key, tensor in _to_tensors(getattr(self, name)).items()
-        }
+        """Return what the phase keeps as named tensors, in one piece; where weights are cut, in the first process."""
+        return collected(
+            {f"{name}.{key}": tensor for name in self.keeps for key, tensor in _to_tensors(getattr(self, name)).items()}
+        )
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave. Call it after ``prepare``."""
         for name in self.keeps:
             mine = {key.removeprefix(f"{name}."): t for key, t in state.items() if key.startswith(f"{name}.")}
-            setattr(self, name, _from_tensors(getattr(self, name, None), mine, self.bench.device))
+            setattr(self, name, _from_tensors(getattr(self, name, None), mine, self.bench))
 
 
 def _to_tensors(value: Any) -> State:
@@ -87,22 +88,24 @@ def _to_tensors(value: Any) -> State:
     raise TypeError(f"A phase cannot keep a {type(value).__name__}.")
 
 
-def _from_tensors(current: Any, tensors: Mapping[str, Tensor], device: torch.device) -> Any:
+def _from_tensors(current: Any, tensors: Mapping[str, Tensor], bench: Workbench) -> Any:
     if "value" in tensors:
-        return tensors["value"].to(device)
+        return tensors["value"].to(bench.device)
     if isinstance(current, torch.optim.Optimizer):
         rest = json.loads(_tensor_text(tensors["optimizer_rest"]))
         state = {int(index): entries for index, entries in rest["state"].items()}
+        owners = [parameter for group in current.param_groups for parameter in group["params"]]
         for key, tensor in tensors.items():
             if key.startswith("optimizer."):
                 _, index, name = key.split(".", 2)
-                state[int(index)][name] = tensor
+                owner = owners[int(index)]
+                state[int(index)][name] = cut_like(tensor, owner) if tensor.shape == owner.shape else tensor
         current.load_state_dict({"state": state, "param_groups": rest["param_groups"]})
         return current
     if isinstance(current, nn.Module):
-        current.load_state_dict({key.removeprefix("module."): tensor for key, tensor in tensors.items()})
+        load(current, {key.removeprefix("module."): tensor for key, tensor in tensors.items()})
         return current
-    return [tensors[f"list.{index}"].to(device) for index in range(len(tensors))]
+    return all_cut_like([tensors[f"list.{index}"].to(bench.device) for index in range(len(tensors))], bench.parameters)
 
 
 def _text_tensor(text: str) -> Tensor:

@@ -1,4 +1,7 @@
-"""A live line on standard error: phase, step, logged values, time left. Silent when nobody watches."""
+"""A live line on standard error: phase, step, logged values, time left. Silent when nobody watches.
+
+Of several processes the first shows it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
+
+from unweave import processes
 
 REFRESH_SECONDS = 0.2
 
@@ -45,7 +50,7 @@ class ProgressLine:
             self.visible, self._bar = not show.disable, show
             return
         console = Console(stderr=True)
-        self.visible = console.is_terminal if show is None else show
+        self.visible = processes.is_first() and (console.is_terminal if show is None else show)
         self._bar = make_bar(console, show=self.visible)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """What a phase works with: the model being changed, its data on the device, its losses and gradients.
 
-Every forward and backward pass of every method goes through here, so that precision, devices and counting
+Every forward and backward pass of every method goes through here, so that precision, devices, processes and counting
 are in one place.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from unweave import processes, sharding
 from unweave.data import Batch, Data, labels_of, reading, require_known_labels
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
@@ -30,6 +31,7 @@ from unweave.engine.precision import (
     use_channels_last,
     use_contiguous,
 )
+from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, logits
 from unweave.projection import Gradient
@@ -62,7 +64,8 @@ class Workbench:
     forward passes are compiled: where it pays (``auto``), wherever a shape of batch occurs twice (``on``), or never. On
     CUDA convolutional models are laid out channels last while they are here; `release` gives the model back as it was.
     ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` the most bytes taken on a CUDA
-    device; where a batch needs more, it is cut into pieces, with the same results.
+    device; where a batch needs more, it is cut into pieces, with the same results. With ``shard``, several processes
+    work on a copy of the model whose weights are cut among them.
     """
 
     def __init__(
@@ -78,18 +81,23 @@ class Workbench:
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
+        shard: bool | None = False,
     ) -> None:
-        self.model, self.split, self.loss, self.initial = model, split, loss, initial
+        self.sharded, self._pattern = sharding.is_wanted(shard), model
+        processes.spread([*model.parameters(), *model.buffers()])
+        self.model = model = sharding.sharded(model, device) if self.sharded else model
+        self.split, self.loss, self.initial = split, loss, initial
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
-        self.forwards = Forwards(compile, device)
+        self.forwards = Forwards("off" if self.sharded else compile, device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
-        self.micro_batches = MicroBatches(micro_batch, device, self.parameters)
+        self.micro_batches = MicroBatches(micro_batch, device, self.parameters, in_step=self.sharded)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
-        self._laid_out = use_channels_last(model, device)
+        self._laid_out = [] if self.sharded else use_channels_last(model, device)
+        self.statistics = SharedStatistics(model)
         self.cost = Cost()
         self._classes: int | None = None
         self._ticked = time.perf_counter()
@@ -140,25 +148,38 @@ class Workbench:
         """
         if not self.shares_passes or len({shapes(batch.data) for batch in batches}) > 1:
             return [self.losses(batch) for batch in batches]
-        both = Batch(rows=torch.cat([b.rows for b in batches]), data=join([b.data for b in batches]))
-        return list(self.losses(both).split([len(batch) for batch in batches]))
+        total = sum(map(len, batches))
+        mine = self._run_mine(self.loss, join([batch.data for batch in batches]), None, total=total)
+        parts = mine.split([batch.part.size if batch.part else len(batch) for batch in batches])
+        return [processes.gathered(some, batch.part) for some, batch in zip(parts, batches, strict=True)]
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
-        chosen = model or self.model
+        self.statistics.real = batch.part.real if batch.part else None
+        mine = self._run_mine(function, batch.data, model, total=len(batch))
+        return processes.gathered(mine, batch.part)
+
+    def _run_mine(
+        self, function: Callable[[nn.Module, Data], Tensor], data: Data, model: nn.Module | None, *, total: int
+    ) -> Tensor:
+        """Run this process's part of a batch of ``total`` samples; all processes together count as one."""
+        chosen, here = model or self.model, len(labels_of(data))
+        done = 0
 
         def run(data: Data) -> Tensor:
-            samples = len(labels_of(data))
+            nonlocal done
+            before, done = done * total // here, done + len(labels_of(data))
+            samples = done * total // here - before
             self.cost.sample_forwards += samples
             if torch.is_grad_enabled():
                 self.cost.sample_gradients += samples
             with autocast(self.device, self.precision):
                 return self.forwards.run(function, chosen, data)
 
-        return self.micro_batches.run(run, batch.data, training=chosen.training)
+        return self.micro_batches.run(run, data, training=chosen.training)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -171,7 +192,7 @@ class Workbench:
     # Gradients
 
     def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
-        """Return the gradient of the sum of the objectives, one tensor per trainable parameter.
+        """Return the gradient of the sum of the objectives over all processes, one tensor per trainable parameter.
 
         Objectives are taken one at a time, so that a generator holds one batch's activations at most; their
         gradients add up in place.
@@ -185,6 +206,8 @@ class Workbench:
         ]
         for parameter in self.parameters:
             parameter.grad = None
+        if not self.sharded:  # where torch has averaged them already
+            processes.average(gradient)
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
@@ -206,13 +229,39 @@ class Workbench:
         """Return how many classes the model tells apart, seen on a sample of these batches."""
         return self._count_classes(batches.rows)
 
+    def copied(self) -> nn.Module:
+        """Return a copy of the model as it is now, that takes no gradients."""
+        if not self.sharded:
+            return copy.deepcopy(self.model).requires_grad_(False)
+        found = sharding.sharded(self._pattern, self.device).requires_grad_(False)
+        sharding.copy_into(found, self.model)
+        for module, mine in zip(found.modules(), self.model.modules(), strict=True):
+            module.training = mine.training
+        return found
+
     def frozen_copy(self) -> nn.Module:
         """Return a copy of the model as it is now, in evaluation mode, that takes no gradients: a teacher."""
-        return copy.deepcopy(self.model).requires_grad_(False).eval()
+        return self.copied().eval()
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Give the model other weights, in every process those that the first was given."""
+        processes.spread(list(state.values()))
+        sharding.load(self.model, state)
+
+    def like(self, model: nn.Module) -> nn.Module:
+        """Return another model as this one is kept: cut among the processes if this one is, else as it was given."""
+        return sharding.sharded(model, self.device) if self.sharded else model
 
     def release(self) -> nn.Module:
-        """Return the model with its weights laid out in memory as they came."""
+        """Return the model with its weights laid out in memory as they came, in one piece."""
+        if self.sharded:
+            found = copy.deepcopy(self._pattern)
+            found.load_state_dict(sharding.collected(self.model.state_dict(), everywhere=True))
+            for module, mine in zip(found.modules(), self.model.modules(), strict=True):
+                module.training = mine.training
+            return found
         use_contiguous(self._laid_out)
+        self.statistics.release()
         return self.model
 
     def mode(self, mode: Mode) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from unweave import processes
 from unweave.data import Batch, Samples, pick_device, reading
 from unweave.engine.precision import (
     Precision,
@@ -182,13 +183,16 @@ def predict(
     """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
 
     ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
-    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere.
+    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes divide the
+    samples among them, and all get every prediction.
     """
     where = pick_device(device)
     chosen = resolve_precision(precision, where)
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
-    samples.keep(rows, where)
+    part = processes.part_of(len(rows))
+    mine = part.rows(rows) if part else rows
+    samples.keep(mine, where)
     size = batch_size or BATCH_SIZE.get(where.type, 512)
     found, labels = [], []
     with (
@@ -199,9 +203,9 @@ def predict(
         autocast(where, chosen),
     ):
         done = 0
-        while done < len(rows):
+        while done < len(mine):
             try:
-                for batch in _in_order(samples, rows[done:], where, size):
+                for batch in _in_order(samples, mine[done:], where, size):
                     found.append(logits(model, batch.data))  # on the device: nothing waits within the loop
                     labels.append(batch.labels)
                     done += len(batch)
@@ -210,7 +214,8 @@ def predict(
                     raise
                 size //= 2
                 torch.cuda.empty_cache()
-    predictions = Predictions(torch.cat(found).cpu(), torch.cat(labels).cpu())
+    every = [processes.gathered(torch.cat(some), part).cpu() for some in (found, labels)]
+    predictions = Predictions(*every)
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():
         raise RunError(

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from unweave.engine import Logged
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings, set_learning_rate
 from unweave.methods.method import Method
 from unweave.search import Around
 from unweave.settings import setting
+from unweave.sharding import total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class SparseFineTune(Descent):
         bench = self.bench
         set_learning_rate(self.optimizer, self.settings, done=number / self.steps)
         loss = bench.losses(self.batches[number]).mean()
-        norm = torch.stack([parameter.abs().sum() for parameter in bench.parameters]).sum()
+        norm = total(parameter.abs().sum() for parameter in bench.parameters)
         objective = loss + self.penalty(number // len(self.batches)) * norm
         bench.descend(self.optimizer, bench.gradient([objective]))
         return {"loss": loss.detach(), "l1_norm": norm.detach()}

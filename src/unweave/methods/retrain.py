@@ -52,7 +52,7 @@ class Retrain(Descent):
     def begin(self) -> None:
         """Go back to the initial weights."""
         if self.bench.initial is not None:
-            self.bench.model.load_state_dict(self.bench.initial().state_dict())
+            self.bench.load(self.bench.initial().state_dict())
 
 
 RETRAIN = Method(

@@ -37,6 +37,7 @@ from unweave.methods.relabel import chance, random_labels
 from unweave.projection import Gradient
 from unweave.search import OneOf
 from unweave.settings import setting
+from unweave.sharding import all_cut_like, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +102,14 @@ class Saliency(Phase):
         """Return, for every parameter, which of its weights may move."""
         share = self.settings.saliency
         if self.settings.mask == "tensors":
-            scores = torch.stack([part.mean() for part in self.gradient])
+            scores = torch.stack([whole(part.mean()) for part in self.gradient])
             chosen = top(scores, math.ceil(share * len(scores)))
-            return [flag.expand_as(part) for flag, part in zip(chosen, self.gradient, strict=True)]
-        flat = torch.cat([part.abs().reshape(-1) for part in self.gradient])
+            flags = [flag.expand(part.shape) for flag, part in zip(chosen, self.gradient, strict=True)]
+            return all_cut_like(flags, self.gradient)
+        flat = torch.cat([whole(part).abs().reshape(-1) for part in self.gradient])
         chosen = top(flat, round(share * len(flat)))
-        sizes = [part.numel() for part in self.gradient]
-        return [flags.reshape(part.shape) for flags, part in zip(chosen.split(sizes), self.gradient, strict=True)]
+        pieces = zip(chosen.split([part.numel() for part in self.gradient]), self.gradient, strict=True)
+        return all_cut_like([flags.reshape(part.shape) for flags, part in pieces], self.gradient)
 
 
 def top(scores: Tensor, count: int) -> Tensor:
@@ -146,7 +148,7 @@ class Masked(Phase):
         set_learning_rate(self.optimizer, s, done=number / self.steps)
         gradient = [part * mask for part, mask in zip(gradient, self.masks, strict=True)]
         if s.clip_norm:
-            length = torch.stack([part.norm() for part in gradient]).norm()
+            length = torch.stack([whole(part.norm()) for part in gradient]).norm()
             torch._foreach_mul_(gradient, (s.clip_norm / (length + 1e-6)).clamp(max=1))
         self.bench.descend(self.optimizer, gradient)
         if s.leak:

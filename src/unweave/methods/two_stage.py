@@ -35,7 +35,6 @@ that the model is sure of vanish, and Adam remembers the large ones: so sure sam
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -200,7 +199,7 @@ class Stage2(Phase):
         # Only the shape of what is kept; `begin` or a checkpoint gives the values.
         self.reference: Tensor | nn.Module = torch.empty(0)
         if bench.varies(self.held) or s.normalisation == "train":
-            self.reference = copy.deepcopy(bench.model).requires_grad_(False)
+            self.reference = bench.copied()
 
     def begin(self) -> None:
         """Note the forget losses of θ̄ (or θ̄ itself, where inputs vary); the velocity starts at 0."""
