@@ -33,9 +33,11 @@ from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
 from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.certificate import target_of
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
+from unweave.methods.reference import Reference, describe_reference, require_reference
 from unweave.output import (
     OutputFolder,
     between_stages,
@@ -49,7 +51,16 @@ from unweave.settings import Settings
 from unweave.split import Split
 from unweave.tracking import Tracking, check_trackers
 
-__all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
+__all__ = [
+    "Result",
+    "check_reference",
+    "check_request",
+    "load_weights",
+    "refuse_existing",
+    "remove_folder",
+    "unfinished",
+    "unlearn",
+]
 
 
 LIMITS = Limits()
@@ -83,6 +94,7 @@ def unlearn(
     test: Split | None = None,
     loss: Loss = cross_entropy,
     initial: Callable[[], nn.Module] | None = None,
+    reference: Reference | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
@@ -109,11 +121,13 @@ def unlearn(
     ``out``, the run writes a folder: configuration, history, weights, and scores on ``split`` and ``test``;
     it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``, from a checkpoint that
     is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch) to one loss per
-    sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added to the
-    configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a
-    `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
-    also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
-    they forgot stays forgotten (`Split.after`).
+    sample. ``initial`` returns the model as it was before training, for ``retrain``. ``reference`` says what losses
+    data has that was never trained on, for the goal ``retrain`` of ``unweave``: a model trained without the forget
+    data, briefly; a split of held-out data; or a list of losses. ``about`` is added to the configuration on record. A
+    run that destroys the model is stopped where it breaks one of its ``limits``, with a `CollapseError`; None: it is
+    not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder also has a deletion record.
+    ``earlier`` are the splits that have been unlearned from the model before, so that what they forgot stays forgotten
+    (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
@@ -137,6 +151,7 @@ def unlearn(
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
+    check_reference(reference, configured)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     asked = Request.of(request, model, out)
@@ -150,6 +165,7 @@ def unlearn(
         "compile": compile,
         "split": split.hash,
         "limits": limits.to_dict() if limits else None,
+        **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
         **({"watch": asdict(watch)} if watch else {}),
         **({"request": asked.id} if asked else {}),
@@ -168,6 +184,7 @@ def unlearn(
         micro_batch=micro_batch,
         max_memory=max_memory,
         initial=initial,
+        reference=reference,
     )
     folder = None
     if out is not None:
@@ -201,6 +218,7 @@ def unlearn(
                 test,
                 original=model,
                 before_stage2=between,
+                target=target_of(config),
                 look=look,
                 device=where,
                 precision=precision,
@@ -238,6 +256,20 @@ def unlearn(
         if tell:
             tell.close()
     return result
+
+
+def check_reference(reference: Any, settings: Settings) -> None:
+    """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
+    if reference is None and not _aims_at_retraining(settings):
+        return
+    require_reference(reference)
+    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
+    if not is_made_on_demand and not _aims_at_retraining(settings):
+        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
+
+
+def _aims_at_retraining(settings: Settings) -> bool:
+    return getattr(settings, "goal", None) == "retrain"
 
 
 def _tracking(

@@ -78,8 +78,10 @@ class Workbench:
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
+        reference: Any = None,
     ) -> None:
         self.model, self.split, self.loss, self.initial = model, split, loss, initial
+        self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         self.forwards = Forwards(compile, device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
