@@ -79,7 +79,7 @@ class Experiment:
     ) -> Result:
         """Unlearn by the benchmark's settings and these."""
         name = method if isinstance(method, str) else "unweave"
-        own = next(iter(self.benchmark.settings[name].values()))
+        own = next(iter(self.benchmark.settings.get(name, {"": {}}).values()))
         arguments = {"seed": self.seed, **self.common, **own, **values}
         return unlearn(model or self.original, split or self.task.train, method, **arguments)
 
@@ -125,6 +125,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
         return result
 
     tried: dict[str, Callable[[], Any]] = {
+        "original": lambda: e.run("original"),
         "two-stage, as released": lambda: e.run("two-stage"),
         "stage 1, then tangent steps only": lambda: after_stage1(restore=1e-9),
         "stage 1, then W2 to the losses after it, restored": after_stage1,
@@ -193,6 +194,7 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
 
     return {
         "retrained with another seed": lambda: scores(lambda: e.retrain(e.seed + 300)),
+        "original": lambda: scores(lambda: e.run("original")),
         "two-stage": lambda: scores(lambda: e.run("two-stage")),
         "fine-tuning": lambda: scores(lambda: e.run("ft")),
         "unweave, erase": lambda: scores(e.run),
