@@ -78,15 +78,16 @@ def test_what_the_tangent_step_leaves_is_of_second_order(problem):
     for rate in (2e-2, 1e-2):
         model = copy.deepcopy(original)
         before, _ = shortfall(model, split, 6.0)
-        begun(model, split, settings(target=6.0, learning_rate=rate, restore=1e-12)).step(0)
+        begun(model, split, settings(target=6.0, learning_rate=rate, reach=1.0, restore=1e-12)).step(0)
         changes.append((shortfall(model, split, 6.0)[0] - before).item())
     assert changes[0] / changes[1] == pytest.approx(4, rel=0.1)
 
 
-def test_a_restoring_step_is_no_longer_than_its_reach(problem):
+@pytest.mark.parametrize("chosen", [{"learning_rate": 1e-12}, {"learning_rate": 1e6, "restore": 1e-12}])
+def test_neither_step_is_longer_than_its_reach(problem, chosen):
     model, split = problem
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    begun(model, split, settings(learning_rate=1e-12, reach=0.01)).step(0)
+    begun(model, split, settings(reach=0.01, **chosen)).step(0)
     moved = [after.detach() - start for after, start in zip(model.parameters(), before, strict=True)]
     lengths = [math.sqrt(sum(part.square().sum().item() for part in parts)) for parts in (moved, before)]
     assert lengths[0] == pytest.approx(0.01 * lengths[1])

@@ -90,7 +90,7 @@ SETTINGS: MethodSettings = {
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {
         "default": {
-            "learning_rate": 3e-3,
+            "learning_rate": 1e-2,
             "epochs": 12,
             "batch_size": 64,
             "remote_batch": 256,

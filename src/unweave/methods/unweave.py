@@ -24,19 +24,21 @@ Whenever the constraint holds, the accuracy is at most b, certified by the losse
 
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
-    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   θ ← θ − η v
-    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², ρ ‖θ₀‖ / ‖g‖) · g
+    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   θ ← θ − c min(η, ρ ‖θ₀‖ / ‖v‖) v
+    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², ρ ‖θ₀‖ / ‖g‖) g
 
 The tangent step leaves S as it is to first order, ⟨v, g⟩ = 0. The restoring step is a Newton step for S = τ along g: to
-first order it takes the share β of what is too much, however large or small η is. If S bends upwards by at most M (that
-is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step of which ρ does not bound the length gives
+first order it takes the share β of what is too much, however long the tangent step is. If S bends upwards by at most M
+(that is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step whose restoring part ρ does not shorten gives
 
-    S − τ  ≤  (1 − β)(S − τ)₊ + M (η² ‖v‖² + β² (S − τ)₊² / ‖g‖²) / 2
+    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c ρ ‖θ₀‖ the length of the tangent step
 
-so S settles within a distance of order η² of τ and, as η falls to 0 along a cosine, on it. At the start S is far above
-τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of steps,
-during which adjacent and remote data are repaired as they are hurt, instead of afterwards. Remote data is an objective,
-not a direction to avoid, so a loss that rose is pulled back.
+so S settles within a distance of order t² of τ and, as c falls from 1 to 0 along a cosine, on it. At the start S is far
+above τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of
+steps, during which adjacent and remote data are repaired as they are hurt, instead of afterwards. The same bound on the
+tangent step is what makes η uncritical: just after something was forgotten gradients are large, and η alone would throw
+the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to avoid, so a loss that
+rose is pulled back.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
 much of it, taught by adjacent data. There the forget losses have a distribution R of their own, and the constraint is
@@ -95,7 +97,9 @@ class UnweaveSettings(Settings):
     learning_rate: float = setting(3e-4, above=0, help="Step size of the descent at the start; it falls to 0.")
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of the descent.")
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
-    reach: float = setting(0.005, above=0, help="Longest restoring step, relative to the length of the weights; ρ.")
+    reach: float = setting(
+        0.005, above=0, help="Longest step of either kind, relative to the length of the weights; ρ."
+    )
     epochs: int = setting(6, at_least=0, help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
@@ -153,16 +157,15 @@ class Constrained(Phase):
         self.velocity = direction
         distance, uphill = self._distance()
         self.velocity = remove_span(direction, [uphill], in_place=True)
-        done = number / self.steps
-        bench.move(self.velocity, by=-s.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))
-
-        steepness = _length(uphill)
+        speed, steepness = gram_matrix([self.velocity, uphill]).diagonal().sqrt()
+        longest = s.reach * self.length
+        falling = 0.5 * (1 + math.cos(math.pi * number / self.steps))
+        tangent = torch.where(speed > 0, falling * (longest / speed).clamp(max=s.learning_rate), 0)
         excess = (distance - s.budget * (self.aims - self.chance).square().mean()).clamp(min=0)
         newton = s.restore * excess / steepness.square()
-        longest = s.reach * self.length / steepness
-        amount = torch.where(steepness > 0, torch.minimum(newton, longest), 0)
-        for parameter, part in zip(bench.parameters, uphill, strict=True):
-            parameter.data.addcmul_(part, -amount.to(part.dtype))
+        restoring = torch.where(steepness > 0, torch.minimum(newton, longest / steepness), 0)
+        for parameter, along, up in zip(bench.parameters, self.velocity, uphill, strict=True):
+            parameter.data.addcmul_(along, -tangent.to(along.dtype)).addcmul_(up, -restoring.to(up.dtype))
         return self.logged
 
     def _objective(self, number: int) -> Iterator[Tensor]:
