@@ -14,6 +14,7 @@ from torch import nn
 from tests.conftest import same, weights
 from tests.tiny import tiny
 from unweave import Split, Stopped, UsageError, evaluate, unlearn
+from unweave.audit import Pool, Subject, make_shadows
 from unweave.benchmarks import find_benchmark
 from unweave.cli import main
 from unweave.engine import Cost, Workbench, run_phases
@@ -288,6 +289,21 @@ def test_a_study_runs_both_goals_and_says_how_near_each_is_to_retraining(tmp_pat
     assert found[True, "tow_split"] > found[False, "tow_split"]
     assert found[False, "forget_bound"] <= 0.01
     assert found[True, "sample_gradients"] == found[False, "sample_gradients"] + 2 * 52  # 2 of 10 epochs, briefly
+
+
+def test_shadow_models_of_an_audit_aim_at_the_same_goal(tmp_path):
+    benchmark = tiny()
+    task = benchmark.load()
+    chosen = {"goal": "retrain", "epochs": 1}
+    subject = Subject(
+        model=benchmark.initial(0),
+        train=task.train,
+        test=task.test,
+        benchmark=benchmark,
+        method="unweave",
+        settings=chosen,
+    )
+    assert len(make_shadows(subject, Pool(subject), 1, folder=tmp_path, device="cpu")) == 1
 
 
 @pytest.fixture

@@ -130,10 +130,14 @@ def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[flo
 def target_of(config: Mapping[str, Any]) -> float | None:
     """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
 
+    None where it was not, or where the settings do not say it.
+
     >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
     10.0
     """
-    return config["settings"]["target"] if config["method"] == "unweave" else None
+    settings = config.get("settings")
+    found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
+    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
 
 def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Metric]:
