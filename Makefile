@@ -33,10 +33,10 @@ check-tests: $(READY)
 # How many times faster than the released loop's way of working, in minutes; with a GPU, also how well it is used.
 # `make bench OUT=results/speed` writes what was measured.
 bench: $(READY)
-	$(RUN) -m bench.run $(if $(OUT),--out $(OUT))
+	OMP_NUM_THREADS=1 $(RUN) -m bench.run $(if $(OUT),--out $(OUT))
 
 scaling: $(READY)
-	$(RUN) -m bench.scaling --out $(or $(OUT),results/speed)
+	OMP_NUM_THREADS=1 $(RUN) -m bench.scaling --out $(or $(OUT),results/speed)
 	$(RUN) -m bench.plot $(or $(OUT),results/speed) docs/images
 
 # Every method, killed at random places and resumed: what `make test` samples, in some minutes.
@@ -54,7 +54,7 @@ picture: demo
 
 # The committed report and numbers of every named study on the digits.
 gallery: $(READY)
-	$(RUN) tools/gallery.py
+	$(RUN) tools/publish.py study digits --run digits all --seeds 3
 
 clean:
 	rm -rf $(VENV) dist unweave-demo study

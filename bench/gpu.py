@@ -13,7 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import measure, released_loop, workloads
 from bench.measure import Laps, wait
 from bench.workloads import Workload
+from unweave.engine import Workbench
+from unweave.methods.descent import Descent, DescentSettings
 from unweave.projection import remove_span
+from unweave.split import SUBSETS
 
 STEPS = {1: 372, 2: 96}  # of the protocol on CIFAR-100
 PARTS = ("stage1", "stage2", "projection", "evaluation")
@@ -37,6 +40,16 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
     theirs = {stage: their_stage(workload, stage, device) for stage in (1, 2)}
     projection = projections(workload, device)
     evaluation = evaluations(device)
+    small = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
+    for way, row in small.items():
+        print(
+            f"a step of training, 128 images, compile {way}: {1e3 * row['seconds']:.1f} ms, of which the host works "
+            f"{1e3 * row['host_seconds']:.1f} ms; {row['images_per_second']:,.0f} images/s"
+        )
+    steps_only = {
+        side: sum(STEPS[n] * found[n]["step_seconds"] for n in STEPS)
+        for side, found in (("ours", ours), ("yardstick", theirs))
+    }
     share = (projection["seconds"] + ours[2]["bookkeeping_seconds"]) / ours[2]["step_seconds"]
     total = sum(ours[stage]["whole_seconds"] for stage in STEPS)
     yardstick = sum(theirs[stage]["whole_seconds"] for stage in STEPS)
@@ -50,6 +63,10 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
         f"the whole protocol (372 + 96 steps, warm-up included): {total:.1f} s; yardstick {yardstick:.0f} s (from "
         f"{theirs[1]['steps']} and {theirs[2]['steps']} steps): {yardstick / total:.1f}×"
     )
+    print(
+        f"their steps alone: {steps_only['ours']:.1f} s; yardstick {steps_only['yardstick']:.0f} s: "
+        f"{steps_only['yardstick'] / steps_only['ours']:.1f}×"
+    )
     print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {ours[2]['host_waits']}")
     print(f"six accuracies, losses and attack features of 60,000 images: {evaluation['seconds_32px']:.2f} s at 32 px")
     ratios = {
@@ -62,6 +79,7 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
         "workload": workload.note,
         "matmul_peak_flops": peak,
         "passes": passes,
+        "training": small,
         "stages": ours,
         "yardstick": theirs,
         "projection": projection,
@@ -70,6 +88,8 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
         "whole_seconds": total,
         "whole_yardstick_seconds": yardstick,
         "whole_ratio": yardstick / total,
+        "steps_seconds": steps_only["ours"],
+        "steps_ratio": steps_only["yardstick"] / steps_only["ours"],
         "ratios": ratios,
     }
     measure.write(out, "gpu", content, device)
@@ -122,6 +142,24 @@ def one_batch(workload: Workload, device: torch.device, peak: float, compile_: A
         "share_of_peak": flops / peak,
         "warm_up_seconds": warm_up - 2 * lap,
     }
+
+
+def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
+    """Time a step of training, batches of 128, and how long the host is busy with it: it may be the slower one."""
+    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile_)
+    settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128)
+    phase = Descent(settings, subsets=SUBSETS)
+    phase.prepare(bench)
+    measure.take_steps(bench, phase, 6)
+    wait(device)
+    busy, start = 0.0, time.perf_counter()
+    for number in range(6, 66):
+        before = time.thread_time()
+        phase.step(number)
+        busy += time.thread_time() - before
+    wait(device)
+    lap = (time.perf_counter() - start) / 60
+    return {"seconds": lap, "host_seconds": busy / 60, "images_per_second": 128 / lap}
 
 
 def our_stage(workload: Workload, stage: int, device: torch.device) -> dict[str, Any]:

@@ -1,8 +1,11 @@
-"""What is committed of the digits fits together: the numbers, where they come from, and the report."""
+"""What is committed of studies fits together: the numbers, where they come from, the reports and the pages."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +16,7 @@ from unweave.study.store import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, GALLERY = ROOT / "results" / "digits" / "all", ROOT / "docs" / "gallery" / "digits"
+PUBLISHED = sorted(path.parents[1].name for path in ROOT.glob("results/*/all/results.parquet"))
 pytestmark = pytest.mark.skipif(not RESULTS.exists(), reason="a source distribution holds no results")
 
 
@@ -26,15 +30,34 @@ def test_the_numbers_say_where_they_come_from():
     assert set(json.loads((RESULTS / "study.json").read_text())["presets"]) == set(PRESETS)
 
 
-def test_the_gallery_shows_these_numbers():
-    frame = pd.read_parquet(RESULTS / "results.parquet")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_study_says_where_it_comes_from(name):
+    for start in json.loads((ROOT / "results" / name / "all" / "provenance.json").read_text())["runs"]:
+        assert start["command"].startswith("unweave study")
+        assert len(start["commit"]) == 40, "of a tree without changes"
+        assert start["hardware"]["device"]
+        assert start["versions"]["torch"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_gallery_shows_these_numbers(name):
+    frame = pd.read_parquet(ROOT / "results" / name / "all" / "results.parquet")
     accuracy = frame[(frame.metric == "accuracy") & (frame.subset != "")]
     means = accuracy.groupby(["method", "variant", "split", "subset"]).value.mean()
-    shown = pd.read_csv(GALLERY / "tables" / "accuracy.csv", keep_default_na=False)
+    gallery = ROOT / "docs" / "gallery" / name
+    shown = pd.read_csv(gallery / "tables" / "accuracy.csv", keep_default_na=False)
+    shown = shown[shown.train_forget_accuracy_mean != ""]
     assert {(row.method, row.variant) for row in shown.itertuples()} == {key[:2] for key in means.index}
     for row in shown.to_dict("records"):
         for split in ("train", "test"):
             for subset in ("forget", "adjacent", "remote"):
                 mean = means[row["method"], row["variant"], split, subset]
                 assert float(row[f"{split}_{subset}_accuracy_mean"]) == pytest.approx(mean)
-    assert (GALLERY / "index.html").stat().st_size < 3e6
+    assert (gallery / "index.html").stat().st_size < 3e6
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_the_pages_hold_the_table_of_cifar100(page):
+    words = [sys.executable, str(ROOT / "tools" / "table.py"), "cifar100-resnet18"]
+    table = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"})
+    assert table.stdout.strip() in (ROOT / page).read_text(encoding="utf-8")

@@ -148,3 +148,24 @@ def test_variants_do_not_race_against_methods(tmp_path):
     rows = {row.name: row.entries for row in grid.rows}
     assert "best" in rows["ga"][1].marks
     assert rows["two-stage alpha=1"][1].marks == ()
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ([], ""),
+        ([{"command": "unweave study digits --out s", "workers": 1}], ""),
+        ([{"command": "unweave study digits --workers 4 --out s"}, {"workers": 2}], "Up to 4 cells ran at once"),
+        ([{"command": "unweave study digits", "workers": 3}], "Up to 3 cells ran at once"),
+    ],
+)
+def test_times_that_were_taken_side_by_side_are_not_shown_without_saying_so(tmp_path, runs, words):
+    methods = {("original", ""): (1.0, 0.99, 0.99), ("one", ""): (0.0, 0.99, 0.99)}
+    folder = make_study(tmp_path / "s", methods=methods, failures=False)
+    for run in runs:
+        Store(folder).write_provenance(run)
+    results = read_results(folder)
+    cost = next(grid for grid in study_grids(results) if grid.name == "cost")
+    shown = [note for note in cost.notes if "at once" in note]
+    assert bool(words) == bool(shown) == (words in dict(verdict(results).points)["Cost"] and bool(words))
+    assert all(note.startswith(words) for note in shown)

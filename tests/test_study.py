@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -294,3 +295,27 @@ def test_foreign_folders_are_refused(tmp_path):
     other = Store.create(tmp_path / "other", "elsewhere")
     with pytest.raises(UsageError, match="holds a study of elsewhere"):
         run_study(find_benchmark("digits"), [], other.folder)
+
+
+def test_originals_of_another_study_are_taken_and_on_record(tmp_path, finished):
+    other = dataclasses.replace(tiny(forget="last"), only_split=("forget",))
+    cells = plan(["original", "ga"], seeds=3, benchmark=other)
+    store = run_study(other, cells, tmp_path / "s", device="cpu", originals=finished)
+    for seed in (0, 1):
+        name = f"models/original.seed-{seed}.safetensors"
+        assert (store.folder / name).read_bytes() == (finished / name).read_bytes()
+        assert f"trained.seed-{seed}" not in store.times()
+    assert "trained.seed-2" in store.times(), "the third is not there, and trained"
+    taken = json.loads((store.folder / "provenance.json").read_text())["runs"][0]["originals"]
+    assert taken["study"] == "tiny forget=first"
+    assert set(taken["hashes"]) == {"0", "1"}
+    assert taken["provenance"][0]["versions"]
+
+
+def test_originals_that_were_trained_otherwise_are_refused(tmp_path, finished):
+    with pytest.raises(UsageError, match="trained otherwise"):
+        run_study(tiny(forget="last"), plan(["ga"], seeds=1), tmp_path / "s", device="cpu", originals=finished)
+    assert not list((tmp_path / "s").rglob("*.safetensors"))
+    store = Store.create(tmp_path / "empty", "tiny", options={"forget": "first"})
+    with pytest.raises(UsageError, match="has no original"):
+        run_study(tiny(forget="first"), plan(["ga"], seeds=1), tmp_path / "t", device="cpu", originals=store.folder)

@@ -68,6 +68,7 @@ class Benchmark:
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
+    only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -78,6 +79,11 @@ class Benchmark:
     def about(self) -> dict[str, Any]:
         """Return what a run's configuration says of its benchmark."""
         return {"benchmark": self.name, "options": dict(self.options), "notes": dict(self.notes)}
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The name, and the options that training depends on: with the same, an original is the same."""
+        return {"benchmark": self.name, **{k: v for k, v in self.options.items() if k not in self.only_split}}
 
     def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
@@ -162,10 +168,11 @@ class Definition:
     summary: str
     build: Callable[[Any, str | None], Benchmark]
     options: type[Options] = Options
+    only_split: tuple[str, ...] = ()
 
     def choose(self, values: Mapping[str, Any], *, data: str | None) -> Benchmark:
         """Return the benchmark with these options."""
         chosen = self.options.parse(values)
         default = self.options().to_dict()
         different = {name: value for name, value in chosen.to_dict().items() if value != default[name]}
-        return dataclasses.replace(self.build(chosen, data), options=different)
+        return dataclasses.replace(self.build(chosen, data), options=different, only_split=self.only_split)

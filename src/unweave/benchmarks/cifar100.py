@@ -176,10 +176,12 @@ CIFAR100_RESNET18 = Definition(
     summary="CIFAR-100 in 20 superclasses, ResNet-18; forget aquarium_fish or another class, keep its superclass.",
     build=build_resnet,
     options=ResNetOptions,
+    only_split=("forget",),
 )
 CIFAR100_VIT = Definition(
     name="cifar100-vit",
     summary="The same data with a vision transformer.",
     build=build_transformer,
     options=Cifar100TransformerOptions,
+    only_split=("forget",),
 )

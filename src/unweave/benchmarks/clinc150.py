@@ -130,4 +130,5 @@ CLINC150 = Definition(
     summary="Questions to an assistant in 10 domains, any encoder; forget one intent, keep the rest of its domain.",
     build=build,
     options=ClincOptions,
+    only_split=("forget",),
 )

@@ -189,4 +189,5 @@ FASHION_MNIST = Definition(
     summary="Fashion-MNIST in five superclasses; forget sandal or another class, keep its superclass.",
     build=build,
     options=FashionOptions,
+    only_split=("forget",),
 )

@@ -95,4 +95,5 @@ TINYIMAGENET_VIT = Definition(
     summary="Tiny-ImageNet in 10 superclasses from WordNet, vision transformer; forget the dogs, keep the mammals.",
     build=build,
     options=TinyOptions,
+    only_split=("forget",),
 )

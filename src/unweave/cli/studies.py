@@ -78,6 +78,10 @@ def study(
     keep_models: Annotated[
         str, typer.Option(help="Whose weights stay once they are compared: all, originals or none.")
     ] = "all",
+    originals: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Another study's folder: its originals are taken, instead of trained anew."),
+    ] = None,
     data: DataFolder = None,
     options: Options = None,
     small: Small = False,
@@ -98,6 +102,7 @@ def study(
         "keep": keep_models,
         "time_limit": time_limit,
         "track": words(track),
+        "originals": originals,
         "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
     }
     try:

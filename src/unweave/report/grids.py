@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unweave.report.marks import marks
-from unweave.report.measures import ARROWS, COSTS, SPLITS, SUBSETS, Place, title, unit
+from unweave.report.measures import ARROWS, COSTS, SECONDS, SPLITS, SUBSETS, Place, title, unit
 from unweave.report.results import Group, Results
 
 LEGEND = "Mean ± standard deviation over seeds; ↓ lower is better, ↑ higher, → nearest to retraining."
@@ -116,6 +116,8 @@ def grid(
     one = units.pop() if len(units) == 1 and plain else ""
     columns = [Column("seeds"), *(_column(results, place, short=plain) for place in places)]
     notes = [LEGEND, MARKED, *(note for note in failure_notes(results, among=names))]
+    if SECONDS in places and results.sharing:
+        notes.insert(2, results.sharing)
     heading = f"{words} in {one}" if one else words
     return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(shown), records, tuple(notes))
 

@@ -40,6 +40,9 @@ class Place(NamedTuple):
         return f"{self.split} {self.subset}".strip()
 
 
+SECONDS = Place("", "", "seconds")
+
+
 def title(metric: str) -> str:
     """Return a metric's name in words.
 

@@ -135,7 +135,8 @@ def cost_grid(results: Results) -> Grid | None:
         records.append(record)
     columns = tuple(Column(side, heading) for heading, *_ in plans for side in ("ours", "paper"))
     note = "The paper measured time and memory on an RTX 3090 with batches of 128; other hardware gives other numbers."
-    return Grid("paper-cost", f"Cost beside the paper's · {results.benchmark}", columns, tuple(rows), records, (note,))
+    notes = (note, *filter(None, [results.sharing]))
+    return Grid("paper-cost", f"Cost beside the paper's · {results.benchmark}", columns, tuple(rows), records, notes)
 
 
 def _record(

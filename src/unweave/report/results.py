@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,14 @@ class Results:
     settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
     stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    at_once: int = 1  # how many cells shared the machine, at most
+
+    @property
+    def sharing(self) -> str:
+        """What a reader of times must know, where cells shared the machine; else empty."""
+        if self.at_once == 1:
+            return ""
+        return f"Up to {self.at_once} cells ran at once and shared the machine: alone, each takes less time."
 
     @property
     def name(self) -> str:
@@ -153,6 +162,7 @@ def read_results(folder: Path) -> Results:
     store = Store.open(folder)
     results = Results(folder=folder, about=store.about())
     try:
+        results.at_once = max([1, *map(_workers, store.provenance())])
         rows = _table(store)
         for row in rows:
             _take(results, row)
@@ -165,6 +175,12 @@ def read_results(folder: Path) -> Results:
     if not results.values and not results.failures:
         raise UsageError(f"{folder} holds a study without a finished cell. Run `unweave study` to its end first.")
     return results
+
+
+def _workers(run: dict[str, Any]) -> int:
+    """Return how many processes a start had; older ones say it in their command only."""
+    said = re.search(r"--workers[ =](\d+)", str(run.get("command", "")))
+    return int(run.get("workers") or (said[1] if said else 1))
 
 
 def _table(store: Store) -> list[dict[str, Any]]:

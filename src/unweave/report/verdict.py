@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from unweave.report.measures import SPLITS, SUBSETS, Place
+from unweave.report.measures import SECONDS, SPLITS, SUBSETS, Place
 from unweave.report.results import Group, Results
 
 KEPT = 0.02
 COLLAPSE = 0.10  # as in the evaluation's goals
 FORGOTTEN = 0.05  # of the forget samples still recognised, up to which one may speak of forgetting
 SAME = 1e-9  # differences of fractions carry rounding errors: 0.98 − 0.96 is a little more than 0.02
-SECONDS = Place("", "", "seconds")
 ACCURACIES = tuple(Place(split, subset, "accuracy") for split in SPLITS for subset in SUBSETS)
 
 
@@ -47,7 +46,7 @@ def verdict(results: Results) -> Verdict:
     found.points += _retraining(results, methods, found.winner) + _cost(results, found.winner)
     if results.failures:
         names = {f"{results.label(cell.group)} seed {cell.seed}" for cell in results.failures}
-        found.points.append(("Failed", f"{_count(len(names), 'cell')} failed and are missing above: {_list(names)}."))
+        found.points.append(("Failed", f"{_count(len(names), 'cell')} failed, missing above: {_list(names)}."))
     return found
 
 
@@ -184,7 +183,7 @@ def _cost(results: Results, winner: Group | None) -> list[tuple[str, str]]:
         else:
             words += f", {1 / ratio:.1f} times as long as retraining"
         words += f" ({theirs:.3g} s)"
-    return [("Cost", f"{words}.")]
+    return [("Cost", f"{words}. {results.sharing}".rstrip())]
 
 
 def lost(results: Results, group: Group, original: Group, subsets: Iterable[str]) -> float:

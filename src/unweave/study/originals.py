@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -11,10 +14,39 @@ from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
 from unweave.engine import Checkpoints
+from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.run import load_weights, remove_folder
 from unweave.study.progress import Progress
 from unweave.study.store import Store
+
+
+def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iterable[int]) -> dict[str, Any]:
+    """Copy the originals of these seeds from another study, and return where they come from.
+
+    The other study must be of the same benchmark; its options may differ in what to forget, as long as that changes
+    nothing about training. Seeds that it has not are left to be trained.
+    """
+    other = Store.open(source)
+    about = other.about()
+    options = {name: value for name, value in about.get("options", {}).items() if name not in benchmark.only_split}
+    theirs = {"benchmark": about["benchmark"], **options}
+    if theirs != benchmark.training:
+        raise UsageError(
+            f"{source} has originals of {other.title}, which are trained otherwise than those of {benchmark.title}. "
+            "Give a study whose options differ in what to forget only, or none."
+        )
+    found = {}
+    for seed in sorted(set(seeds)):
+        path, own = (where.models / f"original.seed-{seed}.safetensors" for where in (other, store))
+        if path.exists():
+            data = path.read_bytes()
+            if not own.exists():
+                write_whole(own, data)
+            found[str(seed)] = hashlib.blake2b(data, digest_size=16).hexdigest()
+    if not found:
+        raise UsageError(f"{source} has no original of the seeds that are asked for. Was it run with --keep-models?")
+    return {"study": other.title, "hashes": found, "provenance": other.provenance()[:1]}
 
 
 class NotYet(Exception):  # noqa: N818

@@ -219,11 +219,16 @@ class Store:
         parquet.write_table(table, partial)
         partial.replace(self.table)
 
-    def write_provenance(self, content: dict[str, Any]) -> None:
-        """Add where the numbers come from: one entry for each start of the study."""
+    def provenance(self) -> list[dict[str, Any]]:
+        """Return where the numbers come from: one entry for each start of the study."""
         path = self.folder / "provenance.json"
-        runs = json.loads(path.read_text())["runs"] if path.exists() else []
-        write_whole(path, (json.dumps({"runs": [*runs, content]}, indent=2) + "\n").encode())
+        runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if path.exists() else []
+        return runs
+
+    def write_provenance(self, content: dict[str, Any]) -> None:
+        """Add an entry for this start."""
+        runs = [*self.provenance(), content]
+        write_whole(self.folder / "provenance.json", (json.dumps({"runs": runs}, indent=2) + "\n").encode())
 
 
 def _title(benchmark: str, options: Mapping[str, Any]) -> str:

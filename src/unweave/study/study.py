@@ -21,7 +21,7 @@ from unweave.run import unfinished, unlearn
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.study.comparisons import Comparisons, Keep
-from unweave.study.originals import NotYet, Originals
+from unweave.study.originals import NotYet, Originals, take_originals
 from unweave.study.progress import Progress
 from unweave.study.store import Store, describe
 from unweave.tracking import check_trackers
@@ -39,6 +39,7 @@ def run_study(
     keep: Keep = "all",
     time_limit: float | None = None,
     track: Sequence[str] = (),
+    originals: Path | None = None,
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
@@ -46,10 +47,12 @@ def run_study(
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
     process died is resumed from its checkpoint by the next start. ``presets`` are noted in the folder, for the report.
     ``keep`` says whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and
-    the one at work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``progress`` makes
-    what shows how far it is.
+    the one at work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is
+    another study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
     """
-    store = begin_study(benchmark, cells, out, device=device, presets=presets, keep=keep, track=track)
+    store = begin_study(
+        benchmark, cells, out, device=device, presets=presets, keep=keep, track=track, originals=originals
+    )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
     work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, track=track, progress=shown)
@@ -68,16 +71,20 @@ def begin_study(
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
     track: Sequence[str],
+    originals: Path | None = None,
+    workers: int = 1,
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
     check_trackers(track)
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     store = Store.create(out, benchmark.name, options=benchmark.options)
+    taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
     store.add_presets(presets or {})
     if not all(store.is_done(cell) for cell in cells):
         with store.locks.wait_for("provenance"):
-            store.write_provenance(provenance(pick_device(device)))
+            where = provenance(pick_device(device))
+            store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
 
 

@@ -36,6 +36,7 @@ def run_workers(
     keep: str = "all",
     time_limit: float | None = None,
     track: Sequence[str] = (),
+    originals: Path | None = None,
     progress: Callable[[Store], Progress] | None = None,
 ) -> Store:
     """Do what `run_study` does, with several processes that share the machine.
@@ -46,7 +47,17 @@ def run_workers(
     """
     if workers < 1:
         raise UsageError(f"A study needs at least one worker, not {workers}.")
-    store = begin_study(source(), cells, out, device=device, presets=presets, keep=keep, track=track)
+    store = begin_study(
+        source(),
+        cells,
+        out,
+        device=device,
+        presets=presets,
+        keep=keep,
+        track=track,
+        originals=originals,
+        workers=workers,
+    )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
     context = multiprocessing.get_context("spawn")

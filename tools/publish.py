@@ -1,0 +1,74 @@
+"""Put a study where it is committed: `python tools/publish.py STUDY NAME`, or `make gallery` for the digits.
+
+The report, beside the paper's numbers, goes to docs/gallery/NAME with a photograph of its page (if chromium is there),
+the numbers and where they come from to results/NAME/all. The study's own folder stays as it is, so that it can go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
+NUMBERS = ("results.parquet", "provenance.json", "study.json")
+SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
+GREY = (231, 234, 237)
+
+
+def picture(page: Path, target: Path) -> None:
+    """Photograph the page at two widths, side by side. Needs chromium."""
+    images = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (width, height) in SHOTS.items():
+            file = Path(folder) / f"{name}.png"
+            words = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=4000"]
+            words += [f"--screenshot={file}", f"--window-size={width},{height}", page.resolve().as_uri()]
+            subprocess.run(words, check=True, capture_output=True)
+            images.append(Image.open(file).convert("RGB"))
+    gap = 20
+    whole = Image.new("RGB", (sum(image.width for image in images) + 3 * gap, SHOTS["desktop"][1]), GREY)
+    left = gap
+    for image in images:
+        whole.paste(image, (left, 0))
+        left += image.width + gap
+    small = whole.resize((whole.width * 5 // 8, whole.height * 5 // 8), Image.Resampling.LANCZOS)
+    small.quantize(256, method=Image.Quantize.FASTOCTREE).save(target, optimize=True)
+
+
+def publish(study: Path, name: str) -> None:
+    """Report, copy, photograph."""
+    subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
+    shutil.rmtree(GALLERY / name, ignore_errors=True)
+    shutil.copytree(study / "report", GALLERY / name, ignore=shutil.ignore_patterns("*.svg"))
+    numbers = RESULTS / name / "all"
+    shutil.rmtree(numbers, ignore_errors=True)
+    numbers.mkdir(parents=True)
+    for file in NUMBERS:
+        shutil.copy(study / file, numbers)
+    if any((study / "failed").glob("*.json")):
+        shutil.copytree(study / "failed", numbers / "failed")
+    if shutil.which("chromium"):
+        picture(GALLERY / name / "index.html", GALLERY / f"{name}.png")
+
+
+def main() -> None:
+    """Publish one study, having run it first if asked to."""
+    parser = argparse.ArgumentParser(description="Put a study where it is committed.")
+    parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote")
+    parser.add_argument("name", help="of the folders in docs/gallery and results")
+    parser.add_argument("--run", nargs=argparse.REMAINDER, help="run `unweave study` with these words first")
+    words = parser.parse_args()
+    if words.run:
+        subprocess.run([sys.executable, "-m", "unweave", "study", *words.run, "--out", str(words.study)], check=True)
+    publish(words.study, words.name)
+
+
+if __name__ == "__main__":
+    main()
