@@ -1,7 +1,7 @@
 """What we tried for the method unweave, with three seeds: `python tools/tried.py TABLE --out FOLDER`.
 
 Tables: ``erase`` (settings and variants at the goal erase), ``dial`` (between the goals), ``references`` (estimates of
-a retrained model's forget losses, and what comes of aiming at them; six digits are forgotten in turn), and ``fashion``
+a retrained model's forget losses, and what comes of aiming at them; all ten digits in turn), and ``fashion``
 (some of the same on a small part of Fashion-MNIST, which needs ``--data``). FOLDER/TABLE.csv has one row for each run,
 FOLDER/provenance.json where they come from. What is there is not run again: the same command goes on where it was
 stopped. ``--show`` prints the tables of docs/what-we-tried.md.
