@@ -303,7 +303,7 @@ def test_shadow_models_of_an_audit_aim_at_the_same_goal(tmp_path):
         method="unweave",
         settings=chosen,
     )
-    assert len(make_shadows(subject, Pool(subject), 1, folder=tmp_path, device="cpu")) == 1
+    assert len(make_shadows(subject, Pool(subject), 4, folder=tmp_path, device="cpu")) == 4
 
 
 @pytest.fixture
