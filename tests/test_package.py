@@ -56,6 +56,7 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     exec("from dataclasses import dataclass", space)
     exec("from unweave.engine import Logged, Phase, Workbench", space)
     exec("from unweave.methods import Method", space)
+    exec("from unweave.search import Around", space)
     exec("from unweave.settings import Settings, setting", space)
     exec(compile(block, "CONTRIBUTING.md", "exec"), space)
     losses = unweave.unlearn(model, split, method=space["SHRINK"], device="cpu").history.column("forget_loss")

@@ -16,7 +16,7 @@ import torch
 
 from unweave._version import __version__
 
-PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "accelerate", "transformers", "safetensors")
+PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "accelerate", "transformers", "safetensors", "optuna")
 
 
 def provenance(device: torch.device) -> dict[str, Any]:

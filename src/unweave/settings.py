@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from unweave.errors import UsageError, unknown
+from unweave.search import Search
 
 
 def setting(
@@ -31,14 +32,16 @@ def setting(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
+    search: Search | None = None,
 ) -> Any:
-    """Declare a setting: its default, its range, and what a user needs to know of it."""
+    """Declare a setting: its default, its range, what a user needs to know of it, and where tuning looks for it."""
     limits = {"at least": at_least, "above": above, "at most": at_most, "below": below}
     return dataclasses.field(
         default=default,
         metadata={
             "help": help,
             "limits": {word: limit for word, limit in limits.items() if limit is not None},
+            "search": search,
         },
     )
 
@@ -65,7 +68,7 @@ class Settings:
 
     @classmethod
     def describe(cls) -> list[dict[str, Any]]:
-        """Return name, type, default and help of every setting, in order."""
+        """Return name, type, default, limits, help and search space of every setting, in order."""
         types = _types(cls)
         return [
             {
@@ -74,9 +77,16 @@ class Settings:
                 "default": field.default,
                 "limits": _limit_words(field.metadata.get("limits", {})),
                 "help": field.metadata.get("help", ""),
+                "search": str(field.metadata.get("search") or ""),
             }
             for field in dataclasses.fields(cls)
         ]
+
+    @classmethod
+    def searched(cls) -> dict[str, Search]:
+        """Return the search spaces of the settings that tuning chooses."""
+        spaces = {field.name: field.metadata.get("search") for field in dataclasses.fields(cls)}
+        return {name: space for name, space in spaces.items() if space is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values by name."""

@@ -14,6 +14,7 @@ from unweave.benchmarks.digits import DIGITS
 from unweave.benchmarks.fashion_mnist import FASHION_MNIST
 from unweave.benchmarks.tinyimagenet import TINYIMAGENET_VIT
 from unweave.benchmarks.toxigen import TOXIGEN_ROBERTA
+from unweave.benchmarks.tuned import with_tuned
 from unweave.errors import unknown
 
 __all__ = ["BENCHMARKS", "Benchmark", "Definition", "Task", "find_benchmark"]
@@ -32,13 +33,20 @@ BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition 
 
 
 def find_benchmark(
-    name: str, *, data: str | os.PathLike[str] | None = None, options: Mapping[str, Any] | None = None
+    name: str,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    tuned: str | os.PathLike[str] | None = None,
 ) -> Benchmark:
     """Return the benchmark of that name, with its options chosen. ``data`` is where its data sets lie.
+
+    ``tuned`` is a folder of `unweave tune`, whose settings become the benchmark's profile ``tuned``.
 
     >>> find_benchmark("digits").title
     'digits'
     """
     if name not in BENCHMARKS:
         raise unknown("benchmark", name, BENCHMARKS)
-    return BENCHMARKS[name].choose(options or {}, data=None if data is None else os.fspath(data))
+    chosen = BENCHMARKS[name].choose(options or {}, data=None if data is None else os.fspath(data))
+    return with_tuned(chosen, tuned)

@@ -17,7 +17,7 @@ from unweave.engine.batches import derive_seed
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
-from unweave.methods import Method
+from unweave.methods import Method, find_method
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.run import Result, unlearn
 from unweave.settings import Settings, setting
@@ -67,6 +67,7 @@ class Benchmark:
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
     only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +86,17 @@ class Benchmark:
         """The name, and the options that training depends on: with the same, an original is the same."""
         return {"benchmark": self.name, **{k: v for k, v in self.options.items() if k not in self.only_split}}
 
+    def method(self, name: str | Method) -> Method:
+        """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
+
+        Their values are those of `settings_for`.
+        """
+        found = find_method(name)
+        profiles = dict(found.profiles)
+        for profile in self.settings.get(found.name, {}):
+            profiles.setdefault(profile, {})
+        return dataclasses.replace(found, profiles=profiles)
+
     def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
         if method.name == "retrain":
@@ -102,6 +114,7 @@ class Benchmark:
         task: Task,
         *,
         seed: int,
+        subsets: tuple[str, ...] = SUBSETS,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
         compile: Compile = "auto",  # noqa: A002
@@ -111,6 +124,7 @@ class Benchmark:
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original.
 
+        With fewer ``subsets`` it learns from those only: without the forget data it is a retrained model.
         With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
         """
         where = pick_device(device)
@@ -118,7 +132,7 @@ class Benchmark:
         bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
         run_phases(
             bench,
-            [Train(self.recipe, subsets=SUBSETS)],
+            [Train(self.recipe, subsets=subsets)],
             checkpoints=checkpoints,
             resume=True,
             progress=ProgressLine(show=progress, title=self.name),

@@ -97,7 +97,7 @@ SETTINGS: MethodSettings = {
             "remote_batches": 2,
         }
     },
-    # The rest: official algorithms, values chosen on held-out training data, as tools/sweep.py does.
+    # The rest: official algorithms, values from a small grid on held-out training data, by the rule of `unweave tune`.
     "ft": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
     "ga": {"official": {"optimizer": "adam", "learning_rate": 2e-4, "epochs": 7, "batch_size": 64}},
     "l1-sparse": {"official": {"learning_rate": 0.03, "sparsity": 2e-3, "batch_size": 64}},

@@ -41,6 +41,9 @@ SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that re
 Track = Annotated[
     str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
 ]
+Tuned = Annotated[
+    Path | None, typer.Option(help="A folder of `unweave tune`, for the profile tuned (or tuned-retrain).")
+]
 Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
 
 
@@ -122,6 +125,8 @@ def chosen_options(options: list[str] | None, small: bool) -> dict[str, Any]:
     return {**pairs(options or []), **({"small": True} if small else {})}
 
 
-def benchmark_of(name: str, *, data: str | None, options: list[str] | None, small: bool) -> Benchmark:
+def benchmark_of(
+    name: str, *, data: str | None, options: list[str] | None, small: bool, tuned: Path | None = None
+) -> Benchmark:
     """Return the benchmark that a command names."""
-    return find_benchmark(name, data=data, options=chosen_options(options, small))
+    return find_benchmark(name, data=data, options=chosen_options(options, small), tuned=tuned)

@@ -40,6 +40,8 @@ def methods(
     for row in method.settings.describe():
         limits = f", {row['limits']}" if row["limits"] else ""
         typer.echo(f"{row['name']} = {row['default']}  ({row['type']}{limits})\n    {row['help']}")
+        if row["search"]:
+            typer.echo(f"    tuned: {row['search']}")
     for profile, values in method.profiles.items():
         text = ", ".join(f"{key}={value}" for key, value in values.items()) or "the defaults above"
         out_console.print(f"\nprofile {profile}: {text}", highlight=False, markup=False)
@@ -64,6 +66,7 @@ def benchmarks(
         "options": BENCHMARKS[name].options.describe(),
         "recipe": benchmark.recipe.to_dict(),
         "settings": benchmark.settings,
+        "tuned": benchmark.tuned,
     }
     if as_json:
         typer.echo(json.dumps(content))
@@ -72,3 +75,11 @@ def benchmarks(
     for row in content["options"]:
         typer.echo(f"--option {row['name']}={row['default']}  ({row['type']})\n    {row['help']}")
     out_console.print_json(json.dumps({key: content[key] for key in ("recipe", "settings")}))
+    for profile, about in benchmark.tuned.items():
+        made = about["provenance"]["runs"][-1]
+        out_console.print(
+            f"profile {profile}: goal {about['goal']}, {about['trials']} trials of each method, "
+            f"commit {str(made['commit'])[:12]}, {made['date'][:10]}",
+            highlight=False,
+            markup=False,
+        )

@@ -19,6 +19,7 @@ from unweave.cli.app import (
     Small,
     SplitFile,
     Track,
+    Tuned,
     app,
     benchmark_of,
     out_console,
@@ -32,7 +33,6 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
 from unweave.files import read_json
-from unweave.methods import find_method
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
 from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unlearn
@@ -77,6 +77,7 @@ def run(
             "without the forget data tells."
         ),
     ] = None,
+    tuned: Tuned = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; repeatable."),
@@ -122,7 +123,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
-    chosen, task_source = find_method(method), benchmark_of(benchmark, data=data, options=options, small=small)
+    task_source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
+    chosen = task_source.method(method)
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
     configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
     losses = read_json(reference) if reference else None

@@ -18,6 +18,7 @@ from unweave.cli.app import (
     Options,
     Small,
     Track,
+    Tuned,
     app,
     chosen_options,
     err_console,
@@ -37,6 +38,7 @@ from unweave.study import (
     describe_preset,
     each_once,
     find_presets,
+    no_profile,
     plan,
     preset_cells,
     run_study,
@@ -60,6 +62,7 @@ def study(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
     profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
+    tuned: Tuned = None,
     grid: Annotated[
         list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")
     ] = None,
@@ -92,7 +95,7 @@ def study(
 
     Several studies may share a folder: cells that they have in common are run once.
     """
-    source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small))
+    source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
     axes = {key: value.split(",") for key, value in pairs(grid or []).items()}
     own = {"grid": axes, "adjacency": words(adjacency), "watch": watch}
     cells, presets = _asked_for(source(), named=named, methods=methods, seeds=seeds, profiles=words(profiles), own=own)
@@ -140,6 +143,9 @@ def _asked_for(
         found = preset_cells(preset, benchmark, seeds=seeds, profiles=profiles, watch=own["watch"])
         presets[preset.name] = describe_preset(preset, found)
         cells += found
+    for profile in profiles:
+        if not any(cell.profile == profile for cell in cells):
+            raise no_profile(profile)
     return each_once(cells), presets
 
 

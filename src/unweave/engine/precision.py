@@ -39,21 +39,16 @@ def autocast(device: torch.device, precision: Resolved) -> torch.autocast:
 
 @contextmanager
 def fast_products(device: torch.device, precision: Resolved) -> Iterator[None]:
-    """Let what is left of float32 products in a bfloat16 run use TF32; float32, asked for, stays float32.
-
-    Convolutions try several kernels for a new shape and keep the fastest, unless deterministic ones are asked for.
-    """
+    """Let what is left of float32 products in a bfloat16 run use TF32; float32, asked for, stays float32."""
     if device.type != "cuda" or precision == "float32":
         yield
         return
-    before, tried = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-        torch.backends.cudnn.benchmark = tried
 
 
 def use_channels_last(model: nn.Module, device: torch.device) -> list[Tensor]:

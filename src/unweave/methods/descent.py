@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from unweave.engine import Logged, Phase, Workbench
+from unweave.search import Around, Multiples
 from unweave.settings import Settings, setting
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
@@ -21,13 +22,13 @@ class DescentSettings(Settings):
     """How to descend: optimiser, step size, epochs, batches."""
 
     optimizer: OptimizerName = setting("adam", help="Optimiser.")
-    learning_rate: float = setting(1e-3, above=0, help="Step size.")
+    learning_rate: float = setting(1e-3, above=0, search=Around(30), help="Step size.")
     schedule: Literal["constant", "cosine", "warm-up"] = setting(
         "constant", help="Step size over the run: cosine ends at 0; warm-up rises for a tenth of it first."
     )
     momentum: float = setting(0.0, at_least=0, below=1, help="Momentum of SGD.")
     weight_decay: float = setting(0.0, at_least=0, help="Weight decay of the optimiser.")
-    epochs: int = setting(10, at_least=0, help="Passes over the data.")
+    epochs: int = setting(10, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the data.")
     batch_size: int = setting(128, at_least=1, help="Samples per step.")
     normalisation: Literal["train", "eval"] = setting(
         "train", help="Mode of normalisation layers and dropout: eval freezes statistics and turns dropout off."

@@ -29,6 +29,7 @@ from unweave.engine import Logged, Phase, Workbench
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
 from unweave.projection import combine
+from unweave.search import Between
 from unweave.settings import setting
 
 
@@ -37,7 +38,9 @@ class GdrSettings(DescentSettings):
     """Settings of GDR-GMA."""
 
     sharpness: float = setting(100.0, above=0, help="How sharply forgetting stops as the retained loss rises; γ.")
-    tolerance: float = setting(0.02, at_least=0, help="Retained loss at which both gradients weigh the same; ε.")
+    tolerance: float = setting(
+        0.02, at_least=0, search=Between(0.002, 0.5), help="Retained loss at which both gradients weigh the same; ε."
+    )
     literal_bank: bool = setting(False, help="Corrupt the bank of forget gradients as the upstream code does.")
 
 

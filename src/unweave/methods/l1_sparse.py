@@ -21,6 +21,7 @@ from unweave.engine import Logged
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings, set_learning_rate
 from unweave.methods.method import Method
+from unweave.search import Around
 from unweave.settings import setting
 
 
@@ -28,7 +29,9 @@ from unweave.settings import setting
 class L1SparseSettings(DescentSettings):
     """Settings of ℓ1-sparse."""
 
-    sparsity: float = setting(5e-4, at_least=0, help="Weight of the ℓ1 norm in the first epoch; the paper's a.")
+    sparsity: float = setting(
+        5e-4, at_least=0, search=Around(30), help="Weight of the ℓ1 norm in the first epoch; the paper's a."
+    )
     plain_epochs: int = setting(0, at_least=0, help="Last epochs without the penalty; E₀.")
 
 

@@ -20,8 +20,9 @@ from unweave.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class RetrainSettings(DescentSettings):
-    """The training recipe."""
+    """The training recipe: the original's, so that nothing of it is tuned."""
 
+    learning_rate: float = setting(1e-3, above=0, help="Step size.")
     epochs: int = setting(0, at_least=0, help="Passes over the retained data; must be given.")
 
 

@@ -35,6 +35,7 @@ from unweave.methods.descent import DescentSettings, optimizer_for, set_learning
 from unweave.methods.method import Method
 from unweave.methods.relabel import chance, random_labels
 from unweave.projection import Gradient
+from unweave.search import OneOf
 from unweave.settings import setting
 
 
@@ -42,7 +43,13 @@ from unweave.settings import setting
 class SalunSettings(DescentSettings):
     """Settings of SalUn."""
 
-    saliency: float = setting(0.5, above=0, at_most=1, help="Share of the weights (or tensors) that may move.")
+    saliency: float = setting(
+        0.5,
+        above=0,
+        at_most=1,
+        search=OneOf(0.1, 0.3, 0.5, 0.7, 0.9),
+        help="Share of the weights (or tensors) that may move.",
+    )
     mask: Literal["weights", "tensors"] = setting("weights", help="What is chosen: single weights or whole tensors.")
     objective: Literal["random labels", "difference"] = setting(
         "random labels", help="Random labels (SalUn) or β_a L_a + β_r L_r − λ L_f (the entanglement paper's code)."

@@ -24,6 +24,7 @@ from unweave.engine import Logged, Phase, Workbench
 from unweave.losses import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
+from unweave.search import Between, OneOf
 from unweave.settings import setting
 
 
@@ -31,11 +32,21 @@ from unweave.settings import setting
 class ScrubSettings(DescentSettings):
     """Settings of SCRUB; ``epochs`` counts passes over the retained data."""
 
-    forget_epochs: int = setting(5, at_least=0, help="Epochs that begin with a pass over the forget data; M.")
+    weight_decay: float = setting(
+        0.0,
+        at_least=0,
+        search=OneOf(0.0, 5e-4, 0.1),
+        help="Weight decay of the optimiser; the repository has all three.",
+    )
+    forget_epochs: int = setting(
+        5, at_least=0, search=OneOf(2, 3, 5), help="Epochs that begin with a pass over the forget data; M."
+    )
     forget_batch: int = setting(64, at_least=1, help="Forget samples per step.")
-    temperature: float = setting(4.0, above=0, help="Softens both distributions; T.")
+    temperature: float = setting(4.0, above=0, search=OneOf(1.0, 2.0, 4.0), help="Softens both distributions; T.")
     loss_weight: float = setting(1.0, at_least=0, help="Weight of the cross-entropy on retained data; γ.")
-    teacher_weight: float = setting(0.5, at_least=0, help="Weight of the divergence on retained data; α.")
+    teacher_weight: float = setting(
+        0.5, at_least=0, search=Between(0.001, 1.0), help="Weight of the divergence on retained data; α."
+    )
     epoch_decay: float = setting(1.0, above=0, at_most=1, help="Factor on the step size after every epoch.")
 
 

@@ -25,6 +25,7 @@ import torch
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.methods.method import Method
 from unweave.projection import Gradient
+from unweave.search import Between
 from unweave.settings import Settings, setting
 
 
@@ -32,8 +33,12 @@ from unweave.settings import Settings, setting
 class SsdSettings(Settings):
     """Settings of SSD."""
 
-    selection: float = setting(10.0, at_least=0, help="A weight is chosen where I_f > this × I_D; the paper's α.")
-    dampening: float = setting(1.0, at_least=0, help="How much of I_D / I_f is left of a chosen weight; the paper's λ.")
+    selection: float = setting(
+        10.0, at_least=0, search=Between(1.0, 100.0), help="A weight is chosen where I_f > this × I_D; the paper's α."
+    )
+    dampening: float = setting(
+        1.0, at_least=0, search=Between(0.1, 1.0), help="How much of I_D / I_f is left of a chosen weight; its λ."
+    )
     batch_size: int = setting(64, at_least=1, help="Samples per squared gradient; 1: per-sample Fisher.")
     order: Literal["label", "dataset"] = setting("label", help="Order of the data before it is cut into batches.")
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")

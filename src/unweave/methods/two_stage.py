@@ -50,6 +50,7 @@ from unweave.losses import clipped, squared_wasserstein
 from unweave.methods.descent import OptimizerName, make_optimizer
 from unweave.methods.method import Method
 from unweave.projection import Gradient, remove_span
+from unweave.search import Around, Multiples, OneOf
 from unweave.settings import Settings, setting
 
 # Keeps the extra penalty on confident samples finite where the loss is 0 (value of the release).
@@ -62,7 +63,12 @@ class TwoStageSettings(Settings):
 
     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of W₂² in the protected forget objective; 0: PGD.")
     mean_sign: Literal[-1, 1] = setting(-1, help="Sign of the mean in L̃_f: −1 as released, 1 as printed.")
-    penalty: float = setting(10.0, at_least=0, help="Weight of the squared constraint in stage 1; the paper's μ.")
+    penalty: float = setting(
+        10.0,
+        at_least=0,
+        search=OneOf(5.0, 10.0, 20.0),
+        help="Weight of the squared constraint in stage 1; the paper's μ.",
+    )
     clip: float = setting(10.0, above=0, help="Forget losses above this no longer push in stage 1; the paper's C.")
     multiplier_update: Literal["before", "after"] = setting(
         "before", help="Whether λ moves on the constraint measured before or after the step of the weights."
@@ -75,12 +81,16 @@ class TwoStageSettings(Settings):
         0.1, at_least=0, help="The same, at least, where earlier requests forgot something (Split.after)."
     )
     stage1_optimizer: OptimizerName = setting("adam", help="Optimiser of stage 1.")
-    stage1_learning_rate: float = setting(2.5e-6, above=0, help="Step size of stage 1.")
-    stage1_epochs: int = setting(1, at_least=0, help="Passes over the remote data in stage 1.")
+    stage1_learning_rate: float = setting(2.5e-6, above=0, search=Around(30), help="Step size of stage 1.")
+    stage1_epochs: int = setting(
+        1, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the remote data in stage 1."
+    )
     stage1_remote_batch: int = setting(128, at_least=1, help="Remote samples per step of stage 1.")
     stage1_forget_batch: int = setting(16, at_least=1, help="Forget samples per step of stage 1.")
-    stage2_learning_rate: float = setting(2e-5, above=0, help="Step size of stage 2.")
-    stage2_epochs: int = setting(6, at_least=0, help="Passes over the adjacent data in stage 2.")
+    stage2_learning_rate: float = setting(2e-5, above=0, search=Around(30), help="Step size of stage 2.")
+    stage2_epochs: int = setting(
+        6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data in stage 2."
+    )
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of stage 2, added before the projection.")
     stage2_adjacent_batch: int = setting(128, at_least=1, help="Adjacent samples per batch of stage 2.")
     stage2_forget_batch: int = setting(128, at_least=1, help="Forget samples per batch of stage 2; W₂ is per batch.")

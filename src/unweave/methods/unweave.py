@@ -75,6 +75,7 @@ from unweave.losses import averaged_quantiles
 from unweave.methods.method import Method
 from unweave.methods.reference import reference_losses
 from unweave.projection import Gradient, gram_matrix, remove_span
+from unweave.search import Around, Between, Multiples
 from unweave.settings import Settings, setting
 
 
@@ -93,14 +94,21 @@ class UnweaveSettings(Settings):
         help="Tolerance b. For erase, the share of the forget set that may be predicted right at most.",
     )
     target: float = setting(10.0, above=0, help="Loss at which a forget sample counts as forgotten; C.")
-    remote_weight: float = setting(3.0, at_least=0, help="Weight of the remote loss beside the adjacent one; w.")
-    learning_rate: float = setting(3e-4, above=0, help="Step size of the descent at the start; it falls to 0.")
+    remote_weight: float = setting(
+        3.0, at_least=0, search=Between(0.5, 10.0), help="Weight of the remote loss beside the adjacent one; w."
+    )
+    learning_rate: float = setting(
+        3e-4, above=0, search=Around(30), help="Step size of the descent at the start; it falls to 0."
+    )
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of the descent.")
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
     reach: float = setting(
-        0.005, above=0, help="Longest step of either kind, relative to the length of the weights; ρ."
+        0.005,
+        above=0,
+        search=Around(5),
+        help="Longest step of either kind, relative to the length of the weights; ρ.",
     )
-    epochs: int = setting(6, at_least=0, help="Passes over the adjacent data.")
+    epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
     remote_batches: int = setting(4, at_least=1, help="Remote batches per step, one pass at most.")

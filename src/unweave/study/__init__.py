@@ -1,6 +1,6 @@
 """Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
 
-from unweave.study.cells import Cell, each_once, plan
+from unweave.study.cells import Cell, each_once, no_profile, plan
 from unweave.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
 from unweave.study.progress import Progress
 from unweave.study.store import Store
@@ -16,6 +16,7 @@ __all__ = [
     "describe_preset",
     "each_once",
     "find_presets",
+    "no_profile",
     "plan",
     "preset_cells",
     "run_study",

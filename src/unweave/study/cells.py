@@ -74,14 +74,14 @@ def plan(
     if seeds < 1:
         raise UsageError(f"A study needs at least one seed, not {seeds}.")
     names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
-    chosen = {name: find_method(name) for name in names}
+    chosen = {name: benchmark.method(name) if benchmark else find_method(name) for name in names}
     grid = grid or {}
     for setting in grid:
         if not any(setting in _setting_names(method) for method in chosen.values()):
             raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
     for profile in profiles:
         if not any(profile in method.profiles for method in chosen.values()):
-            raise UsageError(f"No method of this study has the profile {profile!r}.")
+            raise no_profile(profile)
     for kind in adjacency:
         check_adjacency(kind)
     cells = []
@@ -104,6 +104,12 @@ def plan(
                 for seed in range(seeds)
             ]
     return each_once(cells)
+
+
+def no_profile(name: str) -> UsageError:
+    """Return the error for a profile that no method has."""
+    hint = " `unweave tune` makes it; give its folder with --tuned." if name.startswith("tuned") else ""
+    return UsageError(f"No method of this study has the profile {name!r}.{hint}")
 
 
 def tells_apart(method: Method) -> bool:

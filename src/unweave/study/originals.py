@@ -1,4 +1,4 @@
-"""The trained originals of a study: each trained once, by one process, and shared."""
+"""The trained models of a study: each trained once, by one process, and shared."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors.torch
 import torch
+from rich.progress import Progress as Bar
 from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
@@ -17,7 +18,8 @@ from unweave.engine import Checkpoints
 from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.run import load_weights, remove_folder
-from unweave.study.progress import Progress
+from unweave.split import SUBSETS
+from unweave.study.locks import Locks
 from unweave.study.store import Store
 
 
@@ -53,27 +55,51 @@ class NotYet(Exception):  # noqa: N818
     """Another process is training the model: there is something else to do until then."""
 
 
+class Home(Protocol):
+    """A folder that keeps trained models for several processes."""
+
+    models: Path
+    locks: Locks
+
+    def note_time(self, name: str, seconds: float) -> None:
+        """Keep how long something took."""
+
+
+class Shown(Protocol):
+    """What shows that a model is being trained."""
+
+    bar: Bar
+
+    def train(self, seed: int) -> None:
+        """Show that training begins."""
+
+
 class Originals:
-    """Gives the original of a seed, training it if nobody has yet. Training that was stopped goes on."""
+    """Gives the original of a seed, training it if nobody has yet. Training that was stopped goes on.
+
+    With other ``subsets`` they are models of another ``kind``, which is the first word of their files' names.
+    """
 
     def __init__(
         self,
         benchmark: Benchmark,
-        store: Store,
+        store: Home,
         task: Callable[[], Task],
-        progress: Progress,
+        progress: Shown,
         *,
         device: str | None,
         stop: Callable[[], bool],
+        kind: str = "original",
+        subsets: tuple[str, ...] = SUBSETS,
     ) -> None:
         self.benchmark, self.store, self.task, self.progress = benchmark, store, task, progress
-        self.device, self.stop = device, stop
+        self.device, self.stop, self.kind, self.subsets = device, stop, kind, subsets
         self._known: dict[int, nn.Module] = {}
 
     def __call__(self, seed: int) -> nn.Module:
         """Return the original of a seed. Raises `NotYet` where another process is training it."""
         if seed not in self._known:
-            name = f"original.seed-{seed}"
+            name = f"{self.kind}.seed-{seed}"
             path = self.store.models / f"{name}.safetensors"
             if not path.exists():
                 with self.store.locks.claim(f"model.{name}") as claim:
@@ -91,6 +117,7 @@ class Originals:
         model = self.benchmark.train(
             self.task(),
             seed=seed,
+            subsets=self.subsets,
             device=self.device,
             progress=self.progress.bar,
             checkpoints=Checkpoints(folder),

@@ -8,7 +8,7 @@ from typing import Any
 
 from unweave.benchmarks import Benchmark
 from unweave.errors import unknown
-from unweave.methods import all_methods, find_method
+from unweave.methods import all_methods
 from unweave.study.adjacency import CLASSES, NEIGHBOURS
 from unweave.study.cells import Cell, each_once, plan, profile_of
 
@@ -119,7 +119,7 @@ def preset_cells(
     """Return the cells of a preset. Profiles go to the methods that have them."""
     cells = []
     for part in preset.parts:
-        known = [name for name in profiles if any(name in find_method(m).profiles for m in _names(part))]
+        known = [name for name in profiles if any(name in benchmark.method(m).profiles for m in _names(part))]
         cells += plan(
             part.methods,
             seeds=seeds,

@@ -15,7 +15,6 @@ from unweave.benchmarks import Benchmark, Task
 from unweave.data import pick_device
 from unweave.errors import Stopped, unknown
 from unweave.evaluation import Look, Watch
-from unweave.methods import find_method
 from unweave.provenance import provenance
 from unweave.run import unfinished, unlearn
 from unweave.study.adjacency import regroup
@@ -161,7 +160,7 @@ class Work:
 
     def _run(self, cell: Cell) -> None:
         """Run one cell; a failure is noted and the study goes on."""
-        method, folder = find_method(cell.method), self.store.run_folder(cell)
+        method, folder = self.benchmark.method(cell.method), self.store.run_folder(cell)
         if folder.exists():  # made again and not put in place, because the process died just then
             self.store.put_in_place(cell)
             return

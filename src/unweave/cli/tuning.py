@@ -1,0 +1,113 @@
+"""`unweave tune`: choose every method's settings on held-out training data."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from unweave.benchmarks import find_benchmark
+from unweave.benchmarks.tuned import profile_of_goal
+from unweave.cli.app import (
+    AsJson,
+    BenchmarkName,
+    DataFolder,
+    Device,
+    Options,
+    Small,
+    app,
+    chosen_options,
+    out_console,
+    say,
+    words,
+)
+from unweave.split import SUBSETS
+from unweave.study.progress import in_words
+from unweave.tuning import SEED
+from unweave.tuning import tune as run_tuning
+
+
+@app.command()
+def tune(
+    benchmark: BenchmarkName,
+    out: Annotated[Path, typer.Option(help="The tuning's folder; the same command goes on where it stopped.")],
+    methods: Annotated[str, typer.Option(help="Names from `unweave methods`, joined by commas, or all.")] = "all",
+    trials: Annotated[int, typer.Option(min=1, help="How many settings to try of each method.")] = 20,
+    goal: Annotated[
+        str, typer.Option(help="erase: forget, and keep the rest; retrain: be like a retrained model.")
+    ] = "erase",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of what is held out, of training and of the search.")] = SEED,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a method each.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Begin no trial after this time; training is left, too.")
+    ] = None,
+    data: DataFolder = None,
+    options: Options = None,
+    small: Small = False,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tune methods: as many trials each, judged on a fifth of the training data that is held out, never on test data.
+
+    The best settings become the benchmark's profile `tuned`: --profiles tuned --tuned FOLDER.
+    """
+    try:
+        done = run_tuning(
+            partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small)),
+            out,
+            methods=words(methods),
+            trials=trials,
+            goal=goal,
+            seed=seed,
+            seeds=seeds,
+            workers=workers,
+            device=device,
+            time_limit=time_limit,
+            write=say,
+        )
+    except KeyboardInterrupt:
+        say("Stopped. What is done is kept; the same command goes on.")
+        raise typer.Exit(130) from None
+    left, asked = sum(done.left().values()), trials * len(done.searches)
+    if as_json:
+        best = done.best["methods"] if done.best else {}
+        typer.echo(json.dumps({"out": str(out), "goal": goal, "trials": asked, "done": asked - left, "best": best}))
+    elif done.best:
+        out_console.print(_table(done.best))
+        use = f"--profiles {profile_of_goal(goal)} --tuned {out}"
+        out_console.print(f"\nUse it: unweave study {benchmark} {use}", highlight=False, markup=False, soft_wrap=True)
+    if left:
+        say(f"{asked - left} of {asked} trials are done. The same command goes on.")
+
+
+def _table(best: dict[str, Any]) -> Table:
+    """Return the quality of every method beside what finding it cost. It fits 80 columns."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the best "
+        "settings, the latter's accuracy in %, all on held-out training data; and what all trials cost",
+        caption_justify="left",
+    )
+    for name in ("method", "default", "tuned", *SUBSETS, "failed", "time", "gradients"):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    for name, found in best["methods"].items():
+        cost, accuracy = found["cost"], found["accuracy"]
+        table.add_row(
+            name,
+            f"{found['default_score']:.4f}",
+            f"{found['score']:.4f}",
+            *(f"{100 * accuracy[subset]:.1f}" if subset in accuracy else "" for subset in SUBSETS),
+            str(cost["failed"]),
+            in_words(cost["seconds"]),
+            f"{cost['sample_gradients']:,}",
+        )
+    return table

@@ -1,0 +1,120 @@
+"""Processes of one machine that work on one folder: they are started, followed and ended together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import torch
+
+from unweave.errors import RunError, UsageError
+
+LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
+
+
+@contextmanager
+def started(
+    work: Callable[..., None], *arguments: Any, workers: int, device: str | None, **more: Any
+) -> Iterator[list[SpawnProcess]]:
+    """Start workers that each call ``work``, with a device and a number of threads of their own.
+
+    Whatever leaves the block by an error ends them.
+    """
+    if workers < 1:
+        raise UsageError(f"There must be at least one worker, not {workers}.")
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(
+            target=_be_worker,
+            args=(work, *arguments),
+            kwargs={
+                **more,
+                "device": _device(device, number),
+                "threads": max(1, (os.cpu_count() or 1) // workers),
+            },
+            name=f"worker {number}",
+        )
+        for number in range(workers)
+    ]
+    try:
+        _start(processes)
+        yield processes
+    except BaseException:
+        _stop(processes)
+        raise
+
+
+def still_running(processes: Sequence[SpawnProcess]) -> bool:
+    """Wait a moment, or until one of the workers ends; tell whether any was running."""
+    running = [process.sentinel for process in processes if process.exitcode is None]
+    if running:
+        wait(running, timeout=LOOK_EVERY)
+    return bool(running)
+
+
+def dead(processes: Sequence[SpawnProcess]) -> str:
+    """Return which workers did not end in good order, in words; nothing if all did."""
+    return " and ".join(f"{process.name} (exit code {process.exitcode})" for process in processes if process.exitcode)
+
+
+def _be_worker(work: Callable[..., None], *arguments: Any, threads: int, **more: Any) -> None:
+    """Run in a worker process: what it cannot do is said in one line."""
+    _end_with_parent()
+    torch.set_num_threads(threads)
+    try:
+        work(*arguments, **more)
+    except (UsageError, RunError, OSError) as error:
+        raise SystemExit(f"unweave: {error}") from None
+
+
+def _start(processes: Sequence[SpawnProcess]) -> None:
+    """Start the workers deaf to Ctrl-C, which a terminal sends to all of them: this process stops them in order."""
+    hears = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if hears else None
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        if hears:
+            signal.signal(signal.SIGINT, before)
+
+
+def _stop(processes: Sequence[SpawnProcess]) -> None:
+    """End the workers; what they were at goes on from its checkpoint at the next start."""
+    running = [process for process in processes if process.pid is not None]
+    for process in running:
+        process.terminate()
+    end = time.monotonic() + GRACE
+    for process in running:
+        process.join(max(0.0, end - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _device(device: str | None, number: int) -> str | None:
+    """Give each worker a graphics card of its own, as far as there are."""
+    if device in (None, "cuda") and torch.cuda.device_count() > 1:
+        return f"cuda:{number % torch.cuda.device_count()}"
+    return device
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends, however that ends: nobody would wait for its work."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

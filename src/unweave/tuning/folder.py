@@ -1,0 +1,140 @@
+"""The folder of a tuning.
+
+- ``DIR/tuning.json``: what was asked for: the benchmark with its options, the goal, the seeds
+- ``DIR/optuna.db``: every trial, as Optuna keeps it (a study for each method)
+- ``DIR/models/``: the originals, and for the goal *retrain* retrained models, all trained without what is held out
+- ``DIR/times.jsonl``: how long training them took
+- ``DIR/trials.csv``: one row a trial
+- ``DIR/best.json``: the best of every method with what finding it cost, and the provenance: the profile ``tuned``
+- ``DIR/provenance.json``: the command, commit, hardware, versions and date of every start
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from unweave.benchmarks import Benchmark
+from unweave.benchmarks.tuned import FILE, FORMAT, SCHEMA
+from unweave.errors import UsageError
+from unweave.files import write_whole
+from unweave.split import SUBSETS
+from unweave.study.locks import Locks
+from unweave.tuning.held_out import HELD_OUT
+from unweave.tuning.searches import Tried
+from unweave.tuning.space import DEFAULT
+
+COLUMNS = (
+    *("method", "trial", "origin", "score", *SUBSETS),
+    *("seconds", "sample_gradients", "error", "settings"),
+)
+
+
+class Folder:
+    """One tuning's folder."""
+
+    def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int, seeds: int) -> None:
+        """Open the folder, or make it. A folder with other content, or of another tuning, is refused."""
+        self.place, self.models, self.locks = place, place / "models", Locks(place / "locks")
+        self.storage, self.best = place / "optuna.db", place / FILE
+        self.about = {
+            "benchmark": benchmark.name,
+            "options": dict(benchmark.options),
+            "goal": goal,
+            "seed": seed,
+            "seeds": seeds,
+            "held_out": HELD_OUT,
+        }
+        known = place / "tuning.json"
+        if place.exists() and not known.exists() and {path.name for path in place.iterdir()} - {"models", "locks"}:
+            raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
+        for path in (self.models, self.locks.folder):
+            path.mkdir(parents=True, exist_ok=True)
+        with self.locks.wait_for("tuning"):
+            if not known.exists():
+                write_whole(known, _indented(self.about))
+        if (found := json.loads(known.read_text())) != self.about:
+            different = next(name for name in self.about if found.get(name) != self.about[name])
+            raise UsageError(
+                f"{place} holds a tuning with {different} {found.get(different)}, not {self.about[different]}. "
+                "Choose another --out."
+            )
+
+    def note_time(self, name: str, seconds: float) -> None:
+        """Keep how long training a model took: part of what tuning costs."""
+        with (self.place / "times.jsonl").open("a") as file:
+            file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
+
+    def add_provenance(self, content: Mapping[str, Any]) -> None:
+        """Note a start."""
+        with self.locks.wait_for("provenance"):
+            write_whole(self.place / "provenance.json", _indented({"runs": [*self._runs(), content]}))
+
+    def _training_seconds(self) -> float:
+        path = self.place / "times.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return round(sum(float(json.loads(line)["seconds"]) for line in lines), 3)
+
+    def _runs(self) -> list[Any]:
+        path = self.place / "provenance.json"
+        runs: list[Any] = json.loads(path.read_text())["runs"] if path.exists() else []
+        return runs
+
+    def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:
+        """Write the table; and the best of every method, unless one has had fewer trials than another."""
+        with self.locks.wait_for("tables"):
+            write_whole(self.place / "trials.csv", _table(every).encode())
+            trials, *others = {len(tried) for tried in every.values()}
+            if others or not trials:
+                self.best.unlink(missing_ok=True)
+                return None
+            content = {
+                "format": FORMAT,
+                "schema": SCHEMA,
+                **self.about,
+                "trials": trials,
+                "training_seconds": self._training_seconds(),
+                "methods": {name: best_of(tried) for name, tried in every.items()},
+                "provenance": {"runs": self._runs()},
+            }
+            write_whole(self.best, _indented(content))
+        return content
+
+
+def best_of(tried: Sequence[Tried]) -> dict[str, Any]:
+    """Return the best trial of a method (of equals, the earliest), beside its default and what all of them cost."""
+    best = max(tried, key=lambda trial: (trial.score, -trial.trial))
+    entry = asdict(best)
+    return {
+        "settings": entry["settings"],
+        **{name: entry[name] for name in ("trial", "origin", "score", "accuracy")},
+        "default_score": next(trial.score for trial in tried if trial.origin == DEFAULT),
+        "cost": {
+            "trials": len(tried),
+            "failed": sum(bool(trial.error) for trial in tried),
+            "seconds": round(sum(trial.seconds for trial in tried), 3),
+            "sample_gradients": sum(trial.sample_gradients or 0 for trial in tried),
+        },
+    }
+
+
+def _table(every: Mapping[str, Sequence[Tried]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for tried in every.values():
+        default = tried[0].settings if tried else {}
+        for trial in tried:
+            different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
+            row = {name: value for name, value in asdict(trial).items() if name != "accuracy"}
+            writer.writerow({**row, **trial.accuracy, "settings": json.dumps(different, sort_keys=True)})
+    return file.getvalue()
+
+
+def _indented(content: Any) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()

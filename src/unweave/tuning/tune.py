@@ -1,0 +1,264 @@
+"""Tune methods on a benchmark, in one process or several."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from unweave.benchmarks import Benchmark, Task
+from unweave.data import pick_device
+from unweave.errors import RunError, Stopped, UsageError
+from unweave.evaluation.predictions import observe
+from unweave.evaluation.reference import RETAINED
+from unweave.methods import find_method
+from unweave.provenance import provenance
+from unweave.run import Result, unlearn
+from unweave.split import SUBSETS
+from unweave.study.originals import NotYet, Originals
+from unweave.study.processes import dead, started, still_running
+from unweave.study.study import PATIENCE
+from unweave.tuning.folder import Folder
+from unweave.tuning.held_out import carve
+from unweave.tuning.objectives import GOALS, RETRAINED, Answers, accuracies, check_goal
+from unweave.tuning.progress import Progress
+from unweave.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
+from unweave.tuning.space import Space, tuned_methods
+
+SEED = 100  # none of those that results are reported for
+
+
+def tune(
+    source: Callable[[], Benchmark],
+    out: Path,
+    *,
+    methods: Sequence[str] = ("all",),
+    trials: int = 20,
+    goal: str = "erase",
+    seed: int = SEED,
+    seeds: int = 1,
+    workers: int = 1,
+    device: str | None = None,
+    time_limit: float | None = None,
+    write: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Try as many settings of each method, judge them by the goal on held-out training data, and keep the best.
+
+    With several ``seeds``, counted from ``seed``, every trial is run with each, on an original of its own that other
+    data is held out from; the mean of the scores counts.
+
+    Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
+    with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
+    and so must ``write``, which gets a line for every trial. The trials of a method are run one after the other, so
+    the outcome does not depend on the number of workers (but for rounding, where they have fewer threads each). After
+    ``time_limit`` seconds no trial is begun.
+    """
+    check_goal(goal)
+    if min(trials, seeds) < 1:
+        raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
+    names = tuned_methods(methods)
+    asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
+    tuning = Tuning(source(), out, names, **asked)
+    if tuning.left():
+        tuning.folder.add_provenance(provenance(pick_device(device)))
+    since = time.time()
+    more: dict[str, Any] = {"device": device, "time_limit": time_limit, "since": since, "write": write}
+    failed = ""
+    try:
+        if workers == 1:
+            Work(tuning, live=write is not None, **more).run()
+        else:
+            with started(_work, source, out, names, asked, workers=workers, **more) as processes:
+                while still_running(processes):
+                    pass
+            failed = dead(processes)
+    finally:
+        tuning.write()
+    if failed:
+        raise RunError(f"{failed} ended before the work was done; what was done is kept. The same command goes on.")
+    return tuning
+
+
+class Tuning:
+    """What is tuned, and how far it is."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        out: Path,
+        methods: Sequence[str],
+        *,
+        trials: int,
+        goal: str,
+        seed: int = SEED,
+        seeds: int = 1,
+    ) -> None:
+        self.benchmark, self.trials, self.goal, self.seed = benchmark, trials, goal, seed
+        self.seeds = range(seed, seed + seeds)
+        require_optuna()
+        self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
+        with self.folder.locks.wait_for("storage"):
+            self.storage = open_storage(self.folder.storage)
+            self.searches = {name: self._search(name) for name in methods}
+        self.best: dict[str, Any] | None = None
+
+    def _search(self, name: str) -> MethodSearch:
+        return MethodSearch(self.storage, Space.of(self.benchmark, name, goal=self.goal), seed=self.seed)
+
+    def left(self) -> dict[str, int]:
+        """Return how many trials are to be run of each method that is not done, least advanced first."""
+        found = {name: self.trials - len(search.tried()) for name, search in self.searches.items()}
+        return {name: count for name, count in sorted(found.items(), key=lambda item: -item[1]) if count > 0}
+
+    def write(self) -> None:
+        """Write the tables of all methods in the folder, also of those that an earlier start tuned."""
+        names = sorted(require_optuna().get_all_study_names(self.storage))
+        every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
+        self.best = self.folder.write(every)
+
+
+@dataclass(frozen=True)
+class Base:
+    """What trials start from: a seed's held-out data, its original, and what a retrained model says of that data."""
+
+    seed: int
+    task: Task
+    original: nn.Module
+    retrained: Answers
+
+
+class Work:
+    """What one process does: trials, and what they share: of every seed the held-out data and the trained models."""
+
+    def __init__(
+        self,
+        tuning: Tuning,
+        *,
+        device: str | None,
+        time_limit: float | None,
+        since: float,
+        write: Callable[[str], None] | None,
+        live: bool = False,
+    ) -> None:
+        self.tuning, self.device, self.since = tuning, device, since
+        self.end = None if time_limit is None else since + time_limit
+        self.progress = Progress(tuning, write=write, live=live)
+        self.whole = cache(tuning.benchmark.load)
+        self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
+        self.left_out: set[str] = set()
+
+    def run(self) -> None:
+        """Run trials, always of the method that has had the fewest, until all are done or time is over."""
+        with self.progress:
+            while not self.is_over():
+                names = [name for name in self.tuning.left() if name not in self.left_out]
+                if not names:
+                    return
+                try:
+                    if not any(self._attempt(name) for name in names):
+                        time.sleep(PATIENCE)  # others are at what is left
+                except Stopped:
+                    return
+
+    def is_over(self) -> bool:
+        """Tell whether the time limit is reached."""
+        return self.end is not None and time.time() >= self.end
+
+    def _attempt(self, name: str) -> bool:
+        """Run the next trial of a method, unless another process is at it; tell whether it was run."""
+        search = self.tuning.searches[name]
+        with self.tuning.folder.locks.claim(f"method.{name}") as claim:
+            if claim is None or len(search.tried()) >= self.tuning.trials:
+                return False
+            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+                self.left_out.add(name)
+                return False
+            bases = self.bases()
+            if self.is_over():
+                return False
+            with claim.working():
+                trial, tried = search.ask()
+                self.progress.begin(tried)
+                tried = self._judged(tried, bases)
+                search.tell(trial, tried)
+        self.progress.end(tried)
+        return True
+
+    def _judged(self, tried: Tried, bases: Sequence[Base]) -> Tried:
+        """Run a trial with every seed, and judge it on the data that was held out from that; means count."""
+        begun = time.perf_counter()
+        found, gradients = [], 0
+        try:
+            for base in bases:
+                result = self._unlearned(tried, base)
+                gradients += result.cost.sample_gradients
+                found.append(self._answers(result.model, base.task))
+        except RunError as error:
+            seconds = round(time.perf_counter() - begun, 3)
+            return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
+        score = GOALS[self.tuning.goal]
+        every = [accuracies(answers) for answers in found]
+        return dataclasses.replace(
+            tried,
+            score=statistics.fmean(score(answers, base.retrained) for answers, base in zip(found, bases, strict=True)),
+            accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
+            seconds=round(time.perf_counter() - begun, 3),
+            sample_gradients=gradients,
+        )
+
+    def _unlearned(self, tried: Tried, base: Base) -> Result:
+        return unlearn(
+            base.original,
+            base.task.train,
+            find_method(tried.method),
+            seed=base.seed,
+            initial=lambda: self.tuning.benchmark.initial(base.seed),
+            reference=lambda: self.tuning.benchmark.train_briefly(
+                base.original, base.task.train, seed=base.seed, device=self.device
+            ),
+            device=self.device,
+            progress=self.progress.bar,
+            limits=None,  # a collapse has the score that it deserves
+            **tried.settings,
+        )
+
+    def _answers(self, model: nn.Module, task: Task) -> Answers:
+        return observe(model, task.test, device=self.device).parts["train"]
+
+    def _base(self, seed: int) -> Base:
+        task, retrained = carve(self.whole(), seed=seed), {}
+        if self.tuning.goal in RETRAINED:
+            retrained = dict(self._answers(self._trained("retrained", RETAINED, task, seed), task))
+        return Base(seed, task, self._trained("original", SUBSETS, task, seed), retrained)
+
+    def _trained(self, kind: str, subsets: tuple[str, ...], task: Task, seed: int) -> nn.Module:
+        tuning = self.tuning
+        models = Originals(
+            tuning.benchmark,
+            tuning.folder,
+            lambda: task,
+            self.progress,
+            device=self.device,
+            stop=self.is_over,
+            kind=kind,
+            subsets=subsets,
+        )
+        while True:
+            try:
+                return models(seed)
+            except NotYet:
+                if self.is_over():
+                    raise Stopped("The time limit is reached.") from None
+                time.sleep(PATIENCE)
+
+
+def _work(source: Callable[[], Benchmark], out: Path, names: Sequence[str], about: dict[str, Any], **more: Any) -> None:
+    """Be a worker."""
+    Work(Tuning(source(), out, names, **about), **more).run()

@@ -1,0 +1,392 @@
+"""Tuning: as many trials for each method, judged on held-out training data, resumed and repeated exactly."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from tests.tiny import SOURCE, tiny
+from unweave import Split, UsageError
+from unweave.benchmarks import BENCHMARKS, Benchmark, find_benchmark
+from unweave.benchmarks.tuned import with_tuned
+from unweave.cli.app import app, say
+from unweave.evaluation.predictions import Predictions
+from unweave.methods import METHODS
+from unweave.search import Choices, Span
+from unweave.study import plan
+from unweave.tuning import Space, carve, tune, tuned_methods
+from unweave.tuning.objectives import as_retrained, erase
+from unweave.tuning.searches import MethodSearch, open_storage
+
+SUBSETS = ("forget", "adjacent", "remote")
+QUICK = ["ga", "ssd"]
+
+
+def rows(folder, *, timed=False):
+    """The trials, without what depends on the clock."""
+    with (folder / "trials.csv").open() as file:
+        return [{key: value for key, value in row.items() if timed or key != "seconds"} for row in csv.DictReader(file)]
+
+
+def broken(method, **values) -> Benchmark:
+    """The tiny benchmark with other values for a method."""
+    benchmark = tiny()
+    return dataclasses.replace(benchmark, settings={**benchmark.settings, method: {"official": values}})
+
+
+def answers(**right):
+    """A model's answers that are right for these shares of ten samples."""
+    found = {}
+    for subset, share in right.items():
+        logits = torch.zeros(10, 2)
+        logits[torch.arange(10), (torch.arange(10) >= 10 * share).long()] = 1.0
+        found[subset] = Predictions(logits, torch.zeros(10, dtype=torch.long))
+    return found
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A tuning of two quick methods that ran without interruption."""
+    folder = tmp_path_factory.mktemp("tuning") / "t"
+    tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
+    return folder
+
+
+# What is searched
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_search_space_holds_the_default_and_only_allowed_values(name):
+    benchmark = find_benchmark(name)
+    assert set(tuned_methods(["all"])) == set(METHODS) - {"original", "retrain"}
+    for method in tuned_methods(["all"]):
+        space = Space.of(benchmark, method, goal="erase")
+        assert space.searched
+        for setting, of in space.searched.items():
+            value = space.default[setting]
+            if isinstance(of, Span):
+                assert of.low <= value <= of.high
+            else:
+                assert value in of.values
+            for end in (of.low, of.high) if isinstance(of, Span) else of.values:
+                find_benchmark(name).method(method).configure({**space.default, setting: end})
+
+
+def test_step_sizes_are_searched_a_factor_of_thirty_around_the_benchmarks_own():
+    space = Space.of(find_benchmark("digits"), "ft", goal="erase")
+    assert space.searched == {"learning_rate": Span(0.003333, 3.0), "epochs": Choices((10, 20, 40))}
+    assert space.printed["learning_rate"] == 2e-5
+
+
+def test_pgd_stays_the_ablation_that_it_is():
+    assert "alpha" not in Space.of(find_benchmark("digits"), "pgd", goal="erase").searched
+
+
+def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path):
+    for arguments, message in (
+        ({"methods": ["two-stge"]}, "Did you mean 'two-stage'"),
+        ({"methods": ["ga", "retrain"]}, "retrain has nothing to tune"),
+        ({"goal": "forget"}, "There is no goal 'forget'"),
+        ({"trials": 0}, "at least one trial"),
+        ({"seeds": 0}, "at least one trial and one seed"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            tune(SOURCE, tmp_path / "t", device="cpu", **arguments)
+    assert not (tmp_path / "t").exists()
+
+
+def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UsageError, match=r"unweave\[tune\]"):
+        tune(SOURCE, tmp_path / "t", device="cpu")
+
+
+# What it is judged on
+
+
+def test_a_fifth_of_every_subset_is_held_out():
+    task = tiny().load()
+    carved = carve(task, seed=100)
+    for subset in SUBSETS:
+        assert len(carved.test[subset]) == round(0.2 * len(task.train[subset]))
+        both = np.concatenate([carved.train[subset], carved.test[subset]])
+        assert sorted(both) == task.train[subset].tolist()
+    assert carved.train.samples is carved.test.samples is task.train.samples
+
+
+class Forbidden(torch.utils.data.Dataset):
+    """Test data that nobody may read."""
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, row):
+        raise AssertionError("the test data was read")
+
+
+def test_the_test_data_is_never_read(tmp_path):
+    whole = tiny().load()
+    test = Split(Forbidden(), forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+    with pytest.raises(AssertionError):
+        test.samples.read(torch.tensor([0]))
+    task = dataclasses.replace(whole, test=test)
+    for goal in ("erase", "retrain"):
+        source = dataclasses.replace(tiny(), load=lambda: task)
+        tuning = tune(lambda source=source: source, tmp_path / goal, trials=1, goal=goal, device="cpu")
+        assert tuning.left() == {}
+        assert set(tuning.best["methods"]) == set(METHODS) - {"original", "retrain"}
+
+
+def test_the_objectives():
+    original = answers(forget=1.0, adjacent=1.0, remote=1.0)
+    ruined = answers(forget=0.0, adjacent=0.0, remote=1.0)
+    erased = answers(forget=0.0, adjacent=1.0, remote=1.0)
+    retrained = answers(forget=0.7, adjacent=1.0, remote=1.0)
+    assert [erase(found, {}) for found in (original, ruined, erased)] == [0, 0, 1]
+    assert erase(retrained, {}) == pytest.approx(3 / (1 / 0.3 + 1 + 1))
+    found = answers(forget=0.5, adjacent=0.9, remote=1.0)
+    assert as_retrained(found, retrained) == pytest.approx(0.8 * 0.9)
+    assert as_retrained(retrained, retrained) == 1
+    assert as_retrained(erased, retrained) < as_retrained(original, retrained)
+
+
+def test_several_seeds_judge_by_their_mean(tmp_path):
+    def first(name, **arguments):
+        tune(SOURCE, tmp_path / name, methods=["ga"], trials=1, device="cpu", **arguments)
+        (row,) = rows(tmp_path / name)
+        return np.array([float(row[column]) for column in ("score", *SUBSETS, "sample_gradients")])
+
+    one, other, both = first("one", seed=100), first("other", seed=101), first("both", seed=100, seeds=2)
+    assert (one != other).any()
+    assert both[:-1] == pytest.approx((one + other)[:-1] / 2)
+    assert both[-1] == one[-1] + other[-1]
+    models = {path.name for path in (tmp_path / "both" / "models").iterdir()}
+    assert models == {"original.seed-100.safetensors", "original.seed-101.safetensors"}
+
+
+def test_a_model_that_never_saw_the_forget_data_is_the_measure_of_the_goal_retrain(tmp_path):
+    tune(SOURCE, tmp_path / "t", methods=["ft"], trials=1, goal="retrain", device="cpu")
+    assert {path.name for path in (tmp_path / "t" / "models").iterdir()} == {
+        "original.seed-100.safetensors",
+        "retrained.seed-100.safetensors",
+    }
+    best = json.loads((tmp_path / "t" / "best.json").read_text())
+    assert (best["goal"], best["benchmark"], best["held_out"]) == ("retrain", "tiny", 0.2)
+
+
+# How it is searched
+
+
+def test_each_method_has_exactly_as_many_trials_and_none_loses_to_its_default_or_the_paper(tuned):
+    best = json.loads((tuned / "best.json").read_text())
+    assert list(best["methods"]) == QUICK
+    for name, found in best["methods"].items():
+        own = [row for row in rows(tuned) if row["method"] == name]
+        assert [int(row["trial"]) for row in own] == list(range(10))
+        second = "paper" if name == "ga" else "searched"  # ssd's printed values are its default here
+        assert [row["origin"] for row in own] == ["default", second, *["searched"] * 8]
+        scores = [float(row["score"]) for row in own]
+        assert found["score"] == max(scores)
+        assert found["trial"] == scores.index(max(scores))
+        assert found["default_score"] == scores[0]
+        assert json.loads(own[0]["settings"]) == {}
+        assert len({row["settings"] for row in own}) > 8  # they are different settings
+        assert found["cost"]["trials"] == 10
+        assert found["cost"]["sample_gradients"] == sum(int(row["sample_gradients"]) for row in own) > 0
+        assert found["cost"]["seconds"] > 0
+    (run,) = json.loads((tuned / "provenance.json").read_text())["runs"]
+    assert best["provenance"]["runs"] == [run]
+    assert {"commit", "date", "hardware"} <= set(run)
+    assert "optuna" in run["versions"]
+    assert best["training_seconds"] > 0
+
+
+def test_the_same_seed_finds_the_same_and_another_does_not(tuned, tmp_path):
+    tune(SOURCE, tmp_path / "same", methods=["ssd", "ga"], trials=10, device="cpu")
+    assert rows(tmp_path / "same") == rows(tuned)
+    tune(SOURCE, tmp_path / "other", methods=QUICK, trials=4, seed=101, device="cpu")
+    settings = [[row["settings"] for row in rows(folder)] for folder in (tmp_path / "other", tuned)]
+    assert set(settings[0]) - set(settings[1])
+
+
+def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path):
+    folder = tmp_path / "t"
+    assert tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu", time_limit=0).left() == dict.fromkeys(QUICK, 10)
+    assert not (folder / "best.json").exists()
+    tune(SOURCE, folder, methods=["ga"], trials=3, device="cpu")
+    # A process died at a trial: it was begun and never ended.
+    space = Space.of(tiny(), "ga", goal="erase")
+    MethodSearch(open_storage(folder / "optuna.db"), space, seed=100).ask()
+    before = rows(folder, timed=True)
+    tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
+    assert rows(folder) == rows(tuned)
+    assert [row for row in rows(folder, timed=True) if row in before] == before  # nothing was run again
+    done = (folder / "best.json").read_bytes()
+    tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
+    assert (folder / "best.json").read_bytes() == done
+
+
+def test_a_killed_process_is_gone_on_with_as_if_it_had_not_been(tuned, tmp_path):
+    code = (
+        "import torch; from pathlib import Path; from tests.tiny import SOURCE; from unweave.tuning import tune;"
+        "torch.set_num_threads(1);"
+        f"tune(SOURCE, Path('t'), methods={QUICK}, trials=10, device='cpu', write=lambda text: print(text, flush=True))"
+    )
+    where = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": where},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert any(line.startswith("[7/20]") for line in process.stdout)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "t" / "trials.csv").exists()
+    said = []
+    tune(SOURCE, tmp_path / "t", methods=QUICK, trials=10, device="cpu", write=said.append)
+    assert int(said[0].split("/")[0].removeprefix("[")) > 7  # what was done is not done again
+    assert said[-1].startswith("[20/20]")
+    assert rows(tmp_path / "t") == rows(tuned)
+
+
+def test_unequal_trials_make_no_profile(tmp_path):
+    tune(SOURCE, tmp_path / "t", methods=["ga"], trials=1, device="cpu")
+    assert (tmp_path / "t" / "best.json").exists()
+    assert tune(SOURCE, tmp_path / "t", methods=["ssd"], trials=2, device="cpu").best is None
+    assert not (tmp_path / "t" / "best.json").exists()
+
+
+def test_workers_find_what_one_process_finds(tuned, tmp_path):
+    tune(SOURCE, tmp_path / "t", methods=QUICK, trials=10, workers=2, device="cpu", write=say)
+    assert rows(tmp_path / "t") == rows(tuned)
+
+
+def test_a_failed_trial_has_the_worst_score_and_is_not_run_again(tmp_path):
+    source = lambda: broken("ga", learning_rate=1e30)  # noqa: E731
+    tuning = tune(source, tmp_path / "t", methods=["ga"], trials=3, device="cpu")
+    first, second, _ = rows(tmp_path / "t")
+    assert (first["score"], first["forget"], first["sample_gradients"]) == ("0.0", "", "")
+    assert "became" in first["error"]
+    assert second["error"] == ""
+    found = tuning.best["methods"]["ga"]
+    assert found["cost"]["failed"] == 2  # the third is searched around the default
+    assert found["origin"] == "paper"
+    before = (tmp_path / "t" / "trials.csv").read_text()
+    tune(source, tmp_path / "t", methods=["ga"], trials=3, device="cpu")
+    assert (tmp_path / "t" / "trials.csv").read_text() == before
+
+
+def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
+    folder = tmp_path / "t"
+    tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu", time_limit=0)
+    (folder / "locks" / "method.ga.lock").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
+    assert tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu").left() == {"ga": 1}
+
+
+def test_a_folder_of_something_else_is_refused(tuned, tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty and holds no tuning"):
+        tune(SOURCE, tmp_path / "x", device="cpu")
+    with pytest.raises(UsageError, match="with goal erase, not retrain"):
+        tune(SOURCE, tuned, goal="retrain", device="cpu")
+    with pytest.raises(UsageError, match="ga or their search space have changed"):
+        tune(lambda: broken("ga", epochs=99), tuned, methods=["ga"], device="cpu")
+
+
+# What it is for
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.cli.tuning.find_benchmark", lambda name, **more: tiny())
+    words = ["tune", "tiny", "--out", str(tmp_path / "t"), "--methods", "ga,ssd", "--trials", "2", "--device", "cpu"]
+    stopped = CliRunner().invoke(app, [*words, "--time-limit", "0", "--json"])
+    assert json.loads(stopped.stdout) == {
+        "out": str(tmp_path / "t"),
+        "goal": "erase",
+        "trials": 4,
+        "done": 0,
+        "best": {},
+    }
+    assert "0 of 4 trials are done" in stopped.stderr
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.exception) == (0, None)
+    assert "[4/4] ssd trial 1" in done.stderr
+    header, _, *lines = done.stdout.splitlines()
+    assert header.split() == ["method", "default", "tuned", *SUBSETS, "failed", "time", "gradients"]
+    assert [line.split()[0] for line in lines[:2]] == QUICK
+    assert max(map(len, lines[:2])) <= 80
+    assert "--profiles tuned --tuned" in done.stdout
+
+
+def test_the_search_space_and_the_profile_are_listed():
+    assert "    tuned: 1/30 to 30 times the benchmark's value" in CliRunner().invoke(app, ["methods", "ga"]).stdout
+    content = json.loads(CliRunner().invoke(app, ["methods", "ssd", "--json"]).stdout)
+    assert content["settings"][0]["search"] == "1 to 100, logarithmic"
+    assert (
+        "profile tuned: goal erase, 20 trials of each method"
+        in CliRunner().invoke(app, ["benchmarks", "digits"]).stdout
+    )
+
+
+def test_a_run_takes_the_profile_that_comes_with_the_package(tmp_path):
+    words = ["run", "digits", "--method", "ssd", "--profile", "tuned", "--device", "cpu", "--out", str(tmp_path / "r")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert config["profile"] == "tuned"
+    assert config["settings"] == find_benchmark("digits").settings["ssd"]["tuned"]
+
+
+def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
+    best = json.loads((tuned / "best.json").read_text())
+    benchmark = with_tuned(tiny(), tuned)
+    method = benchmark.method("ga")
+    chosen = method.configure(benchmark.settings_for(method, "tuned"), profile="tuned")
+    assert chosen.to_dict() == best["methods"]["ga"]["settings"]
+    assert benchmark.tuned["tuned"]["provenance"] == best["provenance"]
+    cells = plan(["original", "ga", "ft"], seeds=1, profiles=["tuned"], benchmark=benchmark)
+    assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0", "ft.seed-0"]
+    with pytest.raises(UsageError, match="--tuned"):
+        plan(["ga"], seeds=1, profiles=["tuned"], benchmark=tiny())
+
+
+def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tuned, tmp_path):
+    other_class = dataclasses.replace(tiny(forget="b"), only_split=("forget",))
+    assert "tuned" in with_tuned(other_class, tuned).tuned
+    with pytest.raises(UsageError, match="was tuned on tiny, not on tiny size=32"):
+        with_tuned(tiny(size=32), tuned)
+    with pytest.raises(UsageError, match="was tuned on tiny, not on digits"):
+        find_benchmark("digits", tuned=tuned)
+    with pytest.raises(UsageError, match="ran to its end"):
+        with_tuned(tiny(), tmp_path)
+    (tmp_path / "best.json").write_text(json.dumps({"format": "unweave-tuned", "schema": 1, "benchmark": "tiny"}))
+    with pytest.raises(UsageError, match="lacks the entry 'options'"):
+        with_tuned(tiny(), tmp_path)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_where_it_is_from(name):
+    benchmark = find_benchmark(name)
+    assert name != "digits" or "tuned" in benchmark.tuned
+    for profile, about in benchmark.tuned.items():
+        for method in map(benchmark.method, set(METHODS) - {"original", "retrain"}):
+            values = benchmark.settings_for(method, profile)
+            assert method.configure(values, profile=profile).to_dict().items() >= values.items()
+            assert values
+        for run in about["provenance"]["runs"]:
+            assert not run["commit"].endswith("+")
