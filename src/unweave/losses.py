@@ -101,3 +101,23 @@ def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
     weights = (ends - starts).to(current.dtype) / (n * m)
     apart = current[starts // m] - reference[starts // n]
     return (weights * apart.square()).sum()
+
+
+def averaged_quantiles(losses: Tensor, count: int) -> Tensor:
+    """Return the ``count`` losses nearest in W₂ to a distribution: its quantiles, averaged over ``count`` equal parts.
+
+    For any ``count`` losses the squared distance to the distribution is that to these plus a constant (which is 0 for
+    as many losses as there are parts), so to approach one is to approach the other.
+
+    >>> averaged_quantiles(torch.tensor([4.0, 0.0, 2.0]), 2)  # a half is 0, 0, 2 of six, the other 2, 4, 4
+    tensor([0.6667, 3.3333])
+    """
+    if losses.ndim != 1 or len(losses) == 0 or count < 1:
+        raise UsageError(f"{count} quantiles of losses of shape {tuple(losses.shape)}: there must be some of both.")
+    ordered = losses.sort().values.double()
+    area = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)])  # under the staircase of quantiles
+    ends = torch.arange(count + 1, device=losses.device) * len(losses)
+    whole = ends // count  # steps of the staircase that end before, and how far the next one is gone
+    partly = (ends - whole * count).double() / count
+    under = area[whole] + partly * ordered[whole.clamp(max=len(losses) - 1)]
+    return (under.diff() * count / len(losses)).to(losses.dtype)

@@ -34,9 +34,11 @@ from unweave.engine.progress import ProgressLine
 from unweave.errors import RunError, Stopped, UsageError, unknown
 from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.certificate import target_of
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
+from unweave.methods.reference import Reference, describe_reference, require_reference
 from unweave.output import (
     OutputFolder,
     between_stages,
@@ -50,7 +52,16 @@ from unweave.settings import Settings
 from unweave.split import Split
 from unweave.tracking import Tracking, check_trackers
 
-__all__ = ["Result", "check_request", "load_weights", "refuse_existing", "remove_folder", "unfinished", "unlearn"]
+__all__ = [
+    "Result",
+    "check_reference",
+    "check_request",
+    "load_weights",
+    "refuse_existing",
+    "remove_folder",
+    "unfinished",
+    "unlearn",
+]
 
 
 LIMITS = Limits()
@@ -84,6 +95,7 @@ def unlearn(
     test: Split | None = None,
     loss: Loss = cross_entropy,
     initial: Callable[[], nn.Module] | None = None,
+    reference: Reference | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",  # noqa: A002
@@ -111,11 +123,13 @@ def unlearn(
     ``out``, the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores
     on ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
     from a checkpoint that is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch)
-    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``about`` is added
-    to the configuration on record. A run that destroys the model is stopped where it breaks one of its ``limits``, with
-    a `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder
-    also has a deletion record. ``earlier`` are the splits that have been unlearned from the model before, so that what
-    they forgot stays forgotten (`Split.after`).
+    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``reference`` says
+    what losses data has that was never trained on, for the goal ``retrain`` of ``unweave``: a model trained without the
+    forget data, briefly; a split of held-out data; or a list of losses. ``about`` is added to the configuration on
+    record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a `CollapseError`;
+    None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder also has a deletion
+    record. ``earlier`` are the splits that have been unlearned from the model before, so that what they forgot stays
+    forgotten (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
@@ -142,6 +156,7 @@ def unlearn(
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
+    check_reference(reference, configured)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     asked = Request.of(request, model, out)
@@ -155,6 +170,7 @@ def unlearn(
         "compile": compile,
         "split": split.hash,
         "limits": limits.to_dict() if limits else None,
+        **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
         **({"watch": asdict(watch)} if watch else {}),
         **({"request": asked.id} if asked else {}),
@@ -174,6 +190,7 @@ def unlearn(
         micro_batch=micro_batch,
         max_memory=max_memory,
         initial=initial,
+        reference=reference,
         shard=cut,
     )
     folder = None
@@ -200,22 +217,22 @@ def unlearn(
             module.training = original.training
         between, scores = None, None
         if folder:
-            if asked:
-                between = between_stages(folder.work, copy.deepcopy(model), configured.to_dict())
-                between = between and replace(between, model=bench.like(between.model))
+            if asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
+                between = replace(between, model=bench.like(between.model))
             scores = evaluate(
                 bench.model,
                 judge,
                 test,
                 original=bench.like(model),
                 before_stage2=between,
+                target=target_of(config),
                 look=look,
                 device=where,
                 precision=precision,
             )
-        home = next(model.parameters()).device
         checks = tuple(guard.checks) if guard else ()
-        result = Result(bench.release().to(home), history, bench.cost, chosen.name, configured, scores, checks)
+        released = bench.release().to(next(model.parameters()).device)
+        result = Result(released, history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
             stages = _between(folder.checkpoints, phases, model, judge, bench)
             files = _files(result, stages)
@@ -246,6 +263,20 @@ def unlearn(
         if tell:
             tell.close()
     return result
+
+
+def check_reference(reference: Any, settings: Settings) -> None:
+    """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
+    if reference is None and not _aims_at_retraining(settings):
+        return
+    require_reference(reference)
+    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
+    if not is_made_on_demand and not _aims_at_retraining(settings):
+        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
+
+
+def _aims_at_retraining(settings: Settings) -> bool:
+    return getattr(settings, "goal", None) == "retrain"
 
 
 def _tracking(

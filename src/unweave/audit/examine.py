@@ -13,6 +13,7 @@ from unweave.audit.subject import Subject
 from unweave.errors import UsageError
 from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate
 from unweave.evaluation import attack as attacks
+from unweave.evaluation.certificate import target_of
 from unweave.methods import find_method
 from unweave.run import load_weights, unlearn
 
@@ -43,6 +44,7 @@ def examine(
         reference=models,
         original=load_weights(subject.same_architecture(), original) if original else None,
         before_stage2=subject.before_stage2,
+        target=target_of({"method": subject.method, "settings": subject.settings}),
         questions=questions,
         relearn=relearn,
         resamples=resamples,

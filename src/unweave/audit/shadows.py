@@ -167,6 +167,7 @@ def _shadow(
         subject.method,
         seed=own,
         initial=lambda: benchmark.initial(own),
+        reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
         device=device,
         progress=False,
         limits=None,  # what happened to the examined model may happen to its shadows

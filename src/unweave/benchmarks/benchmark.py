@@ -13,13 +13,17 @@ from torch import nn
 
 from unweave.data import pick_device
 from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave.engine.batches import derive_seed
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method, find_method
 from unweave.methods.descent import Descent, DescentSettings
+from unweave.run import Result, unlearn
 from unweave.settings import Settings, setting
 from unweave.split import SUBSETS, Split
+
+BRIEF = 0.2  # of the recipe's epochs, to see what kept data teaches about the forget data (docs/what-we-tried.md)
 
 # Values by method, profile and setting.
 MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
@@ -135,6 +139,35 @@ class Benchmark:
             stop=stop,
         )
         return bench.release().to("cpu")
+
+    def train_briefly(
+        self,
+        original: nn.Module,
+        split: Split,
+        *,
+        seed: int,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",  # noqa: A002
+    ) -> Result:
+        """Train without the forget data for a fifth of the recipe's epochs: the reference of the goal ``retrain``.
+
+        Its random numbers are others than those of retraining with the same seed, which it is to be judged by.
+        """
+        other = derive_seed(seed, "brief") % 2**31
+        return unlearn(
+            original,
+            split,
+            "retrain",
+            seed=other,
+            initial=lambda: self.initial(other),
+            device=device,
+            precision=precision,
+            compile=compile,
+            progress=False,
+            limits=None,
+            **{**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,19 +6,31 @@ the same strokes and trained under the same label, are adjacent. Everything take
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 import torch
 from torch import nn
 
 from unweave.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
 from unweave.methods.descent import DescentSettings
+from unweave.settings import setting
 from unweave.split import Split
 
 SUPERCLASSES = {"strokes": (1, 4, 7, 9), "curves": (2, 3, 5, 8), "loops": (0, 6)}
-FORGET = 9
 
 
-def load() -> Task:
+@dataclass(frozen=True, kw_only=True)
+class DigitsOptions(Options):
+    """What can be chosen."""
+
+    forget: int = setting(
+        9, at_least=0, at_most=9, help="The digit to forget; those trained under the same label are adjacent."
+    )
+
+
+def load(options: DigitsOptions) -> Task:
     """Return the digits, a quarter of each kept for testing."""
     from sklearn.datasets import load_digits  # slow to import
     from sklearn.model_selection import train_test_split
@@ -29,7 +41,7 @@ def load() -> Task:
     labels = torch.tensor([label_of[digit] for digit in digits.target])
     train, test = train_test_split(np.arange(len(labels)), test_size=0.25, random_state=0, stratify=digits.target)
     splits = [
-        Split.by_class((images[rows], labels[rows]), fine=digits.target[rows], forget=FORGET)
+        Split.by_class((images[rows], labels[rows]), fine=digits.target[rows], forget=options.forget)
         for rows in (np.sort(train), np.sort(test))
     ]
     return Task(
@@ -78,7 +90,7 @@ SETTINGS: MethodSettings = {
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {
         "default": {
-            "learning_rate": 3e-3,
+            "learning_rate": 1e-2,
             "epochs": 12,
             "batch_size": 64,
             "remote_batch": 256,
@@ -100,11 +112,11 @@ SETTINGS: MethodSettings = {
 }
 
 
-def build(options: Options, data: str | None) -> Benchmark:
-    """Return the benchmark. It is small already, and its images come with scikit-learn: nothing to choose."""
+def build(options: DigitsOptions, data: str | None) -> Benchmark:
+    """Return the benchmark. It is small already, and its images come with scikit-learn."""
     return Benchmark(
         name="digits",
-        load=load,
+        load=partial(load, options),
         model=model,
         recipe=DescentSettings(optimizer="adam", learning_rate=2e-3, epochs=15, batch_size=64),
         settings=SETTINGS,
@@ -120,4 +132,5 @@ DIGITS = Definition(
     name="digits",
     summary="Embedded 8×8 digits in three superclasses of look-alikes; forget the 9, keep 1, 4 and 7.",
     build=build,
+    options=DigitsOptions,
 )

@@ -12,6 +12,7 @@ from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFil
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
+from unweave.evaluation.certificate import target_of
 from unweave.files import read_json, read_tensors, write_whole
 from unweave.record import (
     NAME,
@@ -152,6 +153,7 @@ def _scores_again(record: dict[str, Any], subject: Subject, device: str | None) 
         subject.train,
         subject.test,
         before_stage2=subject.before_stage2,
+        target=target_of(record["configuration"]),
         device=device,
         precision=used if used in ("float32", "bfloat16") else "auto",
     )

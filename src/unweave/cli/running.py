@@ -32,9 +32,10 @@ from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
+from unweave.files import read_json
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
-from unweave.run import check_request, load_weights, refuse_existing, unlearn
+from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unlearn
 from unweave.split import Split
 from unweave.tracking import check_trackers
 
@@ -66,6 +67,16 @@ def run(
     method: Annotated[str, typer.Option(help="A name from `unweave methods`.")] = "two-stage",
     profile: Annotated[str | None, typer.Option(help="Named set of values of the method.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of training and unlearning.")] = 0,
+    goal: Annotated[
+        str | None, typer.Option(help="Of the method unweave: erase, or retrain (as if never trained).")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --goal retrain: a JSON list of the losses of data never trained on. Default: a brief training "
+            "without the forget data tells."
+        ),
+    ] = None,
     tuned: Tuned = None,
     settings: Annotated[
         list[str] | None,
@@ -118,8 +129,11 @@ def run(
     """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
     task_source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
     chosen = task_source.method(method)
-    values = {**task_source.settings_for(chosen, profile), **pairs(settings or [])}
-    chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
+    configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
+    losses = read_json(reference) if reference else None
+    if reference:
+        check_reference(losses, configured)
     check_trackers(words(track))
     asked = None
     if request_id is not None:
@@ -143,6 +157,11 @@ def run(
         earlier = [forgotten_by(after, train)]
     else:
         original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
+
+    def briefly() -> Result:
+        kept = train.after(*earlier) if earlier else train
+        return task_source.train_briefly(original, kept, seed=seed, device=device, **fast)  # type: ignore[arg-type]
+
     result = unlearn(
         original,
         train,
@@ -154,6 +173,7 @@ def run(
         test=test,
         earlier=earlier,
         initial=lambda: task_source.initial(seed),
+        reference=briefly if losses is None else losses,
         device=device,
         micro_batch=micro_batch,
         max_memory=max_memory,

@@ -81,12 +81,14 @@ class Workbench:
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
+        reference: Any = None,
         shard: bool | None = False,
     ) -> None:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
         processes.spread([*model.parameters(), *model.buffers()])
         self.model = model = sharding.sharded(model, device) if self.sharded else model
         self.split, self.loss, self.initial = split, loss, initial
+        self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         self.forwards = Forwards("off" if self.sharded else compile, device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -20,7 +20,9 @@ at most 0.8% of the 50 forget samples are predicted right (measured losses; m = 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,6 +125,31 @@ def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[flo
         raise UsageError(f"A target of {target:g} is not above log({classes}), or there are no losses.")
     shortfall = float((target - losses.double()).clamp(min=0).square().mean())
     return min(1.0, shortfall / room**2), shortfall
+
+
+def target_of(config: Mapping[str, Any]) -> float | None:
+    """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
+
+    None where it was not, or where the settings do not say it.
+
+    >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
+    10.0
+    """
+    settings = config.get("settings")
+    found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
+    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
+
+
+def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Metric]:
+    """Return the bound of the method ``unweave`` as a metric, or why there is none."""
+    name, other = NAMES
+    tighter = _absent(other, "Of the method two-stage only.")
+    if len(losses) == 0 or target <= math.log(classes):
+        return [_absent(name, f"No bound: no forget losses, or a target not above log({classes})."), tighter]
+    value, shortfall = shortfall_bound(losses, target=target, classes=classes)
+    if value >= 1:
+        return [_absent(name, f"No bound: the shortfall of {shortfall:.3g} below {target:g} allows any."), tighter]
+    return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
 
 
 def no_certificate() -> list[Metric]:

@@ -13,7 +13,7 @@ from unweave.data import pick_device
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.errors import unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
-from unweave.evaluation.certificate import forgetting_bound, no_certificate
+from unweave.evaluation.certificate import forgetting_bound, no_certificate, shortfall_metrics
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, predict
@@ -52,6 +52,7 @@ def evaluate(
     original: nn.Module | None = None,
     others: Sequence[nn.Module] = (),
     before_stage2: BeforeStage2 | None = None,
+    target: float | None = None,
     questions: Collection[str] = CHEAP,
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
@@ -66,10 +67,10 @@ def evaluate(
     ``reference`` is a retrained model, or several: with two or more every distance comes with what two retrained
     models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
-    and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` brings the forgetting bound. What cannot
-    be computed is absent, with its reason. ``resamples`` are the bootstrap's, 0 for no intervals. ``look`` remembers
-    what models said, where several evaluations share some of them. ``precision`` is that of forward passes: ``auto``
-    is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
+    and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` (of ``two-stage``) or ``target`` (of
+    ``unweave``) brings the forgetting bound. What cannot be computed is absent, with its reason. ``resamples`` are the
+    bootstrap's, 0 for no intervals. ``look`` remembers what models said, where several evaluations share some of them.
+    ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -99,7 +100,7 @@ def evaluate(
         settings = relearn or RelearnSettings()
         found, curves = relearn_metrics(model, references, original, train, settings=settings, seed=seed, device=device)
         metrics += found
-    metrics += _certificate(seen, before_stage2, train, batch_size, device, precision)
+    metrics += _certificate(seen, before_stage2, target, train, batch_size, device, precision)
     metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
     values: dict[str, Any] = {
         part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
@@ -152,11 +153,15 @@ def _not_asked(name: str, split: str) -> Metric:
 def _certificate(
     seen: Observed,
     before: BeforeStage2 | None,
+    target: float | None,
     train: Split,
     batch_size: int | None,
     device: str | torch.device | None,
     precision: Precision,
 ) -> list[Metric]:
+    if target is not None:
+        found = seen("train", "forget")
+        return shortfall_metrics(found.losses, target=target, classes=found.classes)
     if before is None:
         return no_certificate()
     now = seen("train", "forget")

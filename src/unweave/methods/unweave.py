@@ -19,26 +19,44 @@ So we say what share b of the forget set may be predicted right at most, and sol
 
     min  L_a(θ) + w L_r(θ)     subject to     S(θ) ≤ τ = b (C − log n)²
 
-Whenever the constraint holds, the accuracy is at most b, certified by the losses themselves; it is logged.
+Whenever the constraint holds, the accuracy is at most b, certified by the losses themselves; it is logged at every step
+(of the weights before it), and a run's scores and record have it for the weights at the end.
 
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
-    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   θ ← θ − η v
-    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², ρ ‖θ₀‖ / ‖g‖) · g
+    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   θ ← θ − c min(η, ρ ‖θ₀‖ / ‖v‖) v
+    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², ρ ‖θ₀‖ / ‖g‖) g
 
 The tangent step leaves S as it is to first order, ⟨v, g⟩ = 0. The restoring step is a Newton step for S = τ along g: to
-first order it takes the share β of what is too much, however large or small η is. If S bends by at most M (that is,
-|S(θ + δ) − S(θ) − ⟨g, δ⟩| ≤ M ‖δ‖²/2), one step gives
+first order it takes the share β of what is too much, however long the tangent step is. If S bends upwards by at most M
+(that is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step whose restoring part ρ does not shorten gives
 
-    S − τ  ≤  (1 − β)(S − τ)₊ + M (η² ‖v‖² + β² (S − τ)₊² / ‖g‖²) / 2
+    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c ρ ‖θ₀‖ the length of the tangent step
 
-so S settles within a distance of order η² of τ and, as η falls to 0 along a cosine, on it. At the start S is far above
-τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of steps,
-during which adjacent and remote data are repaired as they are hurt, instead of afterwards. Remote data is an objective,
-not a direction to avoid, so a loss that rose is pulled back.
+so S settles within a distance of order t² of τ and, as c falls from 1 to 0 along a cosine, on it. At the start S is far
+above τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of
+steps, during which adjacent and remote data are repaired as they are hurt, instead of afterwards. The same bound on the
+tangent step is what makes η uncritical: just after something was forgotten gradients are large, and η alone would throw
+the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to avoid, so a loss that
+rose is pulled back.
 
-A step costs one gradient each of an adjacent batch, some remote batches and the forget set: nothing is measured before,
-and no copy of the model is kept.
+**Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
+much of it, taught by adjacent data. There the forget losses have a distribution R of their own, and the constraint is
+W₂²(P_θ, R) ≤ τ, P_θ the distribution of the forget losses. R must be estimated (`unweave.methods.reference`). The mean
+loss, and the mean probability of the right label, then differ from R's by √τ at most, for both are means of functions
+of the loss with slope 1 at most. In one dimension the best coupling pairs ranks: with rᵢ the quantile of R at the rank
+of ℓᵢ, W₂² = mean of (rᵢ − ℓᵢ)². Between the goals lies the shortest way from R to the point mass at C, the W₂
+geodesic, on which every quantile moves at constant speed: it mixes *losses*, sample by sample of equal rank, where a
+mixture of the distributions would mix *samples*, some erased and some untouched. With ``dial`` t from 0 to 1,
+
+    aᵢ = (1 − t) rᵢ + t C,     S(θ) = mean of (aᵢ − ℓᵢ)₊² + (1 − t) (ℓᵢ − aᵢ)₊²,     τ = b · mean of (aᵢ − log n)²
+
+t = 0 is *retrain*. At t = 1 a loss above C costs nothing any more, and S and τ are those of *erase*. The cost is convex
+in aᵢ − ℓᵢ, so pairing ranks stays the best coupling for every t: S is a minimum over couplings. Where ranks change
+it bends downwards only, and the inequality above holds as it stands.
+
+A step costs one gradient each of an adjacent batch, some remote batches and the forget set, and for *retrain* one more
+forward pass of the forget set, for the ranks. For *erase* nothing is measured before; no copy of the model is kept.
 """
 
 from __future__ import annotations
@@ -53,7 +71,9 @@ from torch import Tensor
 
 from unweave.engine import Logged, Phase, Workbench
 from unweave.errors import UsageError
+from unweave.losses import averaged_quantiles
 from unweave.methods.method import Method
+from unweave.methods.reference import reference_losses
 from unweave.projection import Gradient, gram_matrix, remove_span
 from unweave.search import Around, Between, Multiples
 from unweave.settings import Settings, setting
@@ -63,8 +83,15 @@ from unweave.settings import Settings, setting
 class UnweaveSettings(Settings):
     """Settings; step sizes are for a network of the size of ResNet-18."""
 
+    goal: Literal["erase", "retrain"] = setting(
+        "erase", help="erase: nothing is recognised. retrain: as if never trained, as far as the reference tells."
+    )
+    dial: float = setting(0.0, at_least=0, at_most=1, help="With goal retrain: how far to go on to erase, which is 1.")
     budget: float = setting(
-        0.005, above=0, below=1, help="Share of the forget set that may be predicted right at most; the paper has none."
+        0.005,
+        above=0,
+        below=1,
+        help="Tolerance b. For erase, the share of the forget set that may be predicted right at most.",
     )
     target: float = setting(10.0, above=0, help="Loss at which a forget sample counts as forgotten; C.")
     remote_weight: float = setting(
@@ -76,7 +103,10 @@ class UnweaveSettings(Settings):
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of the descent.")
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
     reach: float = setting(
-        0.005, above=0, search=Around(5), help="Longest restoring step, relative to the length of the weights; ρ."
+        0.005,
+        above=0,
+        search=Around(5),
+        help="Longest step of either kind, relative to the length of the weights; ρ.",
     )
     epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
@@ -89,35 +119,42 @@ class UnweaveSettings(Settings):
 
 
 class Constrained(Phase):
-    """Descend on adjacent and remote loss; hold the shortfall of the forget losses at its limit."""
+    """Descend on adjacent and remote loss; hold the forget losses where the goal wants them."""
 
     name = "constrained descent"
-    keeps = ("velocity", "length")
+    keeps = ("velocity", "length", "aims")
 
     def __init__(self, settings: UnweaveSettings) -> None:
         self.settings = settings
+        self.dial = 1.0 if settings.goal == "erase" else settings.dial
 
     def prepare(self, bench: Workbench) -> None:
         """An epoch is one pass over the adjacent data."""
         super().prepare(bench)
         s = self.settings
+        if s.goal == "retrain":
+            self.guards_at_end = ("adjacent", "remote")  # type: ignore[misc]  # retraining may forget little
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
         self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
         self.steps = s.epochs * len(self.adjacent)
-        chance = math.log(bench.classes(self.forget))
-        if s.target <= chance:
+        self.chance = math.log(bench.classes(self.forget))
+        if s.target <= self.chance:
             raise UsageError(
                 f"target is {s.target:g}, but a sample is only sure to be predicted wrong where its loss is above "
-                f"log(classes) = {chance:.2f}. Take a larger target."
+                f"log(classes) = {self.chance:.2f}. Take a larger target."
             )
-        self.depth = (s.target - chance) ** 2
         bench.mode(s.normalisation)
 
     def begin(self) -> None:
-        """Measure the weights; the velocity starts at 0."""
-        self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in self.bench.parameters]
-        self.length = _length([parameter.detach() for parameter in self.bench.parameters])
+        """Find the losses to aim at, smallest first; measure the weights; the velocity starts at 0."""
+        bench, count = self.bench, len(self.forget.rows)
+        self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
+        if self.dial < 1:
+            unseen = averaged_quantiles(reference_losses(bench, self.forget), count)
+            self.aims = (1 - self.dial) * unseen + self.dial * self.aims
+        self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in bench.parameters]
+        self.length = _length([parameter.detach() for parameter in bench.parameters])
 
     def step(self, number: int) -> Logged:
         """Take a tangent step and a restoring one."""
@@ -126,19 +163,18 @@ class Constrained(Phase):
         direction = bench.gradient(self._objective(number))
         torch._foreach_add_(direction, self.velocity, alpha=s.momentum)
         self.velocity = direction
-        shortfall, uphill = self._shortfall()
+        distance, uphill = self._distance()
         self.velocity = remove_span(direction, [uphill], in_place=True)
-        done = number / self.steps
-        bench.move(self.velocity, by=-s.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))
-
-        steepness = _length(uphill)
-        excess = (shortfall - s.budget * self.depth).clamp(min=0)
+        speed, steepness = gram_matrix([self.velocity, uphill]).diagonal().sqrt()
+        longest = s.reach * self.length
+        falling = 0.5 * (1 + math.cos(math.pi * number / self.steps))
+        tangent = torch.where(speed > 0, falling * (longest / speed).clamp(max=s.learning_rate), 0)
+        excess = (distance - s.budget * (self.aims - self.chance).square().mean()).clamp(min=0)
         newton = s.restore * excess / steepness.square()
-        longest = s.reach * self.length / steepness
-        amount = torch.where(steepness > 0, torch.minimum(newton, longest), 0)
-        for parameter, part in zip(bench.parameters, uphill, strict=True):
-            parameter.data.addcmul_(part, -amount.to(part.dtype))
-        return {**self.logged, "shortfall": shortfall, "forget_bound": (shortfall / self.depth).clamp(max=1)}
+        restoring = torch.where(steepness > 0, torch.minimum(newton, longest / steepness), 0)
+        for parameter, along, up in zip(bench.parameters, self.velocity, uphill, strict=True):
+            parameter.data.addcmul_(along, -tangent.to(along.dtype)).addcmul_(up, -restoring.to(up.dtype))
+        return self.logged
 
     def _objective(self, number: int) -> Iterator[Tensor]:
         """Yield L_a + w L_r, a batch at a time."""
@@ -154,21 +190,39 @@ class Constrained(Phase):
             yield s.remote_weight / count * remote
         self.logged["remote_loss"] = torch.stack(means).mean()
 
-    def _shortfall(self) -> tuple[Tensor, Gradient]:
+    def _distance(self) -> tuple[Tensor, Gradient]:
         """Return S and its gradient over the whole forget set."""
-        size = len(self.forget.rows)
         found: list[Tensor] = []
+        aims = self._aims_by_rank()
 
         def parts() -> Iterator[Tensor]:
-            for batch in self.forget.in_order():
+            for batch, aim in zip(self.forget.in_order(), aims.split(self.forget.size), strict=True):
                 losses = self.bench.losses(batch)
                 found.append(losses.detach())
-                yield (self.settings.target - losses).clamp(min=0).square().sum() / size
+                yield self._cost(aim.to(losses.dtype) - losses).sum() / len(aims)
 
         gradient = self.bench.gradient(parts())
-        losses = torch.cat(found)
+        losses = torch.cat(found).double()
+        distance = self._cost(aims - losses).mean()
+        shortfall = (self.settings.target - losses).clamp(min=0).square().mean()
         self.logged["forget_loss"] = losses.mean()
-        return (self.settings.target - losses.double()).clamp(min=0).square().mean(), gradient
+        self.logged["shortfall" if self.settings.goal == "erase" else "squared_wasserstein"] = distance
+        self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
+        return distance, gradient
+
+    def _aims_by_rank(self) -> Tensor:
+        """Return the loss that each forget sample should have, in the order of the rows."""
+        if self.dial == 1:
+            return self.aims  # all are equal
+        with torch.no_grad():
+            losses = torch.cat([self.bench.losses(batch) for batch in self.forget.in_order()])
+        aims = torch.empty_like(self.aims)
+        aims[losses.argsort(stable=True)] = self.aims
+        return aims
+
+    def _cost(self, missing: Tensor) -> Tensor:
+        """Return what each sample adds to S; too much of a loss costs less, the nearer the goal is to erase."""
+        return missing.clamp(min=0).square() + (1 - self.dial) * missing.clamp(max=0).square()
 
 
 def _length(gradient: Gradient) -> Tensor:

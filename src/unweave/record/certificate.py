@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from unweave.evaluation import BeforeStage2, Predictions, Scores, forgetting_bound, predict, shortfall_bound
+from unweave.evaluation.certificate import target_of
 from unweave.split import Split
 
 
@@ -19,8 +20,9 @@ def certificate_of(
     if scores.observed is None:
         return {"bound": None, "words": "no bound: the forget samples were not looked at.", "conditions": {}}
     now_losses = scores.observed("train", "forget")
-    if config["method"] == "unweave":
-        return _shortfall(now_losses, config["settings"]["target"])
+    target = target_of(config)
+    if target is not None:
+        return _shortfall(now_losses, target)
     if before is None:
         words = "no bound: only the methods two-stage and unweave have one."
         return {"bound": None, "words": words, "conditions": {}}

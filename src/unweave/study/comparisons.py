@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,6 +12,7 @@ from torch import nn
 
 from unweave.benchmarks import Benchmark
 from unweave.evaluation import Look, Observed, evaluate
+from unweave.evaluation.certificate import target_of
 from unweave.run import load_weights
 from unweave.study.cells import Cell
 from unweave.study.originals import Originals
@@ -92,6 +94,7 @@ class Comparisons:
             look.test,
             reference=[self.reference(other) for other in references],
             original=self.originals(seed),
+            target=target_of(json.loads((self.store.cells / name / "config.json").read_text())),
             look=look,
             device=self.originals.device,
         )

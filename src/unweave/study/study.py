@@ -179,6 +179,7 @@ class Work:
                 resume=unfinished(folder).exists(),
                 test=task.test,
                 initial=lambda: self.benchmark.initial(cell.seed),
+                reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, device=self.device),
                 device=self.device,
                 progress=self.progress.bar,
                 watch=Watch() if cell.watch else None,

@@ -220,6 +220,9 @@ class Work:
             find_method(tried.method),
             seed=base.seed,
             initial=lambda: self.tuning.benchmark.initial(base.seed),
+            reference=lambda: self.tuning.benchmark.train_briefly(
+                base.original, base.task.train, seed=base.seed, device=self.device
+            ),
             device=self.device,
             progress=self.progress.bar,
             limits=None,  # a collapse has the score that it deserves

@@ -1,0 +1,258 @@
+"""What `tools/tried.py` tries: variants of the method unweave, and estimates of what retraining would do."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave import Result, Split, evaluate, unlearn
+from unweave.benchmarks import Benchmark, Task, find_benchmark
+from unweave.engine import Logged, Workbench
+from unweave.evaluation import predict
+from unweave.losses import squared_wasserstein
+from unweave.methods import Method
+from unweave.methods.reference import reference_losses
+from unweave.methods.unweave import UNWEAVE, Constrained
+from unweave.projection import Gradient, gram_matrix, remove_span
+from unweave.split import SUBSETS
+
+CPU = torch.device("cpu")
+SEEDS, HELD_OUT, DIALS = range(3), 0.2, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+SMALLER = 300  # images of each class of Fashion-MNIST, so that two cores do
+SMALLER_SETTINGS = {"learning_rate": 1e-2, "batch_size": 128, "remote_batch": 256, "remote_batches": 1, "epochs": 12}
+Row = dict[str, Any]
+Trials = Iterator[tuple[Row, Callable[[], Row]]]
+
+
+class TwoDirections(Constrained):
+    """Also leave the mean forget loss as it is, to first order."""
+
+    def _distance(self) -> tuple[Tensor, Gradient]:
+        distance, uphill = super()._distance()
+        count = len(self.forget.rows)
+        mean = self.bench.gradient(self.bench.losses(batch).sum() / count for batch in self.forget.in_order())
+        # Orthogonal to the first direction, so that removing that afterwards does not bring this back.
+        self.velocity = remove_span(self.velocity, [remove_span(mean, [uphill])], in_place=True)
+        return distance, uphill
+
+
+class FreeTangent(Constrained):
+    """Take the tangent step at its full length."""
+
+    def step(self, number: int) -> Logged:
+        """Go on where the bound ended the step."""
+        logged = super().step(number)
+        s, falling = self.settings, 0.5 * (1 + math.cos(math.pi * number / self.steps))
+        taken = min(s.learning_rate, float(s.reach * self.length / gram_matrix([self.velocity])[0, 0].sqrt()))
+        self.bench.move(self.velocity, by=-falling * (s.learning_rate - taken))
+        return logged
+
+
+class Experiment:
+    """A benchmark with one seed: its original, and ways to unlearn from it."""
+
+    def __init__(self, benchmark: Benchmark, task: Task, seed: int, original: nn.Module) -> None:
+        self.benchmark, self.task, self.seed, self.original = benchmark, task, seed, original
+        self.common: dict[str, Any] = {"device": "cpu", "progress": False, "limits": None}
+
+    def retrain(self, seed: int, epochs: int | None = None) -> Result:
+        """Train without the forget data, wholly or for some epochs."""
+        recipe = self.benchmark.recipe.to_dict() | ({"epochs": epochs} if epochs else {})
+        begin = {"seed": seed, "initial": lambda: self.benchmark.initial(seed)}
+        return unlearn(self.original, self.task.train, "retrain", **begin, **self.common, **recipe)
+
+    def run(
+        self,
+        method: str | Method = "unweave",
+        *,
+        split: Split | None = None,
+        model: nn.Module | None = None,
+        **values: Any,
+    ) -> Result:
+        """Unlearn by the benchmark's settings and these."""
+        name = method if isinstance(method, str) else "unweave"
+        own = next(iter(self.benchmark.settings.get(name, {"": {}}).values()))
+        arguments = {"seed": self.seed, **self.common, **own, **values}
+        return unlearn(model or self.original, split or self.task.train, method, **arguments)
+
+    def losses(self, model: nn.Module, split: Split, *subsets: str) -> Tensor:
+        """Return a model's losses."""
+        return predict(model, split.samples, split.rows(*subsets), device=CPU).losses.double()
+
+    def scores(self, result: Result, *, retrained: list[nn.Module] | None = None) -> Row:
+        """Return a row of the table."""
+        asked = {"reference": retrained, "questions": ("reference",), "resamples": 0, "device": "cpu"}
+        found = evaluate(result.model, self.task.train, self.task.test, original=self.original, target=10.0, **asked)
+        row: Row = {f"{part}_{s}": found[part][s]["accuracy"] for part in ("train", "test") for s in SUBSETS}
+        row |= {"bound": found["train"]["forget"].get("forget_bound"), "gradients": result.cost.sample_gradients}
+        if retrained:
+            row |= {"tow_split": found["model"]["tow_split"], "w2": found["train"]["forget"]["loss_wasserstein"]}
+        return row
+
+
+def shifted(split: Split) -> Split:
+    """Return the split with the forget images shifted by a pixel to each side too: forget what was never seen."""
+    images, labels = split.samples.dataset.data
+    gone = torch.from_numpy(split.forget)
+    moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
+    more = [images[gone].roll(move, dims=(-2, -1)) for move in moves]
+    data = torch.cat([images, *more]), torch.cat([labels, *[labels[gone]] * len(moves)])
+    extra = np.arange(len(images), len(data[0]))
+    return Split(data, np.concatenate([split.forget, extra]), split.adjacent, split.remote)
+
+
+def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
+    """Return what is tried at the goal erase."""
+    both = dataclasses.replace(UNWEAVE, phases=lambda settings: [TwoDirections(settings)])
+    free = dataclasses.replace(UNWEAVE, phases=lambda settings: [FreeTangent(settings)])
+
+    def after_stage1(**values: Any) -> Any:
+        first = e.run("two-stage", stage2_epochs=0)
+        result = e.run(
+            model=first.model,
+            goal="retrain",
+            reference=e.losses(first.model, e.task.train, "forget"),
+            **values,
+        )
+        result.cost.sample_gradients += first.cost.sample_gradients
+        return result
+
+    tried: dict[str, Callable[[], Any]] = {
+        "original": lambda: e.run("original"),
+        "two-stage, as released": lambda: e.run("two-stage"),
+        "stage 1, then tangent steps only": lambda: after_stage1(restore=1e-9),
+        "stage 1, then W2 to the losses after it, restored": after_stage1,
+        "unweave": e.run,
+        "unweave, two directions": lambda: e.run(both),
+        "unweave, shifted forget images too": lambda: e.run(split=shifted(e.task.train)),
+    }
+    axes = {
+        "restore": (0.1, 0.25, 1.0),
+        "reach": (0.002, 0.01, 0.02, 0.05),
+        "learning_rate": (1e-3, 3e-3, 3e-2, 1e-1),
+        "remote_weight": (0.0, 1.0, 10.0),
+        "momentum": (0.0,),
+        "epochs": (6, 24),
+    }
+    for name, values in axes.items():
+        for value in values:
+            tried[f"unweave, {name} {value:g}"] = lambda name=name, value=value: e.run(**{name: value})
+    for rate in (1e-3, 3e-3, 6e-3, 1e-2, 3e-2):
+        words = f"unweave, tangent step not bounded, learning_rate {rate:g}"
+        tried[words] = lambda rate=rate: e.run(free, learning_rate=rate)
+    return tried
+
+
+def erase(data: str | None) -> Trials:
+    """Settings and variants, forgetting the 9."""
+    benchmark = find_benchmark("digits")
+    task = benchmark.load()
+    for seed in SEEDS:
+        e = Experiment(benchmark, task, seed, benchmark.train(task, seed=seed, device="cpu", progress=False))
+        for variant, run in erase_variants(e).items():
+            yield {"variant": variant, "forget": 9, "seed": seed}, lambda e=e, run=run: e.scores(run())
+
+
+def references(data: str | None) -> Trials:
+    """Estimates of a retrained model's forget losses; a fifth of the training part is held out."""
+    yield from _references("digits", list(range(10)), data)
+
+
+def fashion(data: str | None) -> Trials:
+    """Some of the same on another benchmark, a small part of Fashion-MNIST."""
+    short = ("retrained with another seed", "original", "unweave, erase", "aim at held-out adjacent data")
+    longer = ("aim at a training of 1 of 8 epochs", "aim at a training of 2 of 8 epochs")
+    yield from _references("fashion-mnist", ["sandal", "coat"], data, only=(*short, *longer))
+
+
+def _references(name: str, forget: Sequence[Any], data: str | None, *, only: Sequence[str] = ()) -> Trials:
+    for seed in SEEDS:
+        original = None
+        for kind in forget:
+            benchmark = find_benchmark(name, data=data, options={"forget": kind})
+            if name == "fashion-mnist":
+                benchmark = dataclasses.replace(benchmark, settings={"unweave": {"default": SMALLER_SETTINGS}})
+            task, held = carve(benchmark.load(), most=None if name == "digits" else SMALLER)
+            original = original or benchmark.train(task, seed=seed, device="cpu", progress=False)
+            for variant, run in reference_variants(Experiment(benchmark, task, seed, original), held).items():
+                if not only or variant in only:
+                    yield {"variant": variant, "forget": kind, "seed": seed}, run
+
+
+def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row]]:
+    """Return every estimate with what comes of aiming at it, and what that is to be measured by."""
+    train, whole = e.task.train, e.benchmark.recipe.epochs
+    retrained = cache(lambda: [e.retrain(e.seed).model, e.retrain(e.seed + 100).model])
+    brief = cache(lambda epochs: e.retrain(e.seed + 200, epochs))
+
+    def aim(guess: Any, *, cost: int = 0) -> Row:
+        bench = Workbench(e.original, train, device=CPU, reference=guess)
+        losses = reference_losses(bench, bench.batches("forget", size=512))
+        row = e.scores(e.run(goal="retrain", reference=losses), retrained=retrained())
+        apart = [squared_wasserstein(losses, e.losses(model, train, "forget")).sqrt() for model in retrained()]
+        return row | {"guess_w2": float(torch.stack(apart).mean()), "gradients": row["gradients"] + cost}
+
+    def relapse() -> Row:
+        back = e.run("ft", model=e.run().model, optimizer="adam", learning_rate=1e-3, momentum=0.0, epochs=3)
+        return aim(e.losses(back.model, train, "forget"))
+
+    def briefly(epochs: int) -> Row:
+        return aim(brief(epochs).model, cost=brief(epochs).cost.sample_gradients)
+
+    def scores(run: Callable[[], Any]) -> Row:
+        return e.scores(run(), retrained=retrained())
+
+    return {
+        "retrained with another seed": lambda: scores(lambda: e.retrain(e.seed + 300)),
+        "original": lambda: scores(lambda: e.run("original")),
+        "two-stage": lambda: scores(lambda: e.run("two-stage")),
+        "fine-tuning": lambda: scores(lambda: e.run("ft")),
+        "unweave, erase": lambda: scores(e.run),
+        "aim at held-out adjacent data": lambda: aim(held),
+        "aim at held-out forget data": lambda: aim(e.losses(e.original, held, "forget")),
+        "aim at both of these": lambda: aim(e.losses(e.original, held, "forget", "adjacent")),
+        "aim at what comes back after erase and fine-tuning": relapse,
+        **{f"aim at a training of {n} of {whole} epochs": partial(briefly, n) for n in (1, 2, 3, 5)},
+        "the same, 3 epochs, its sureness left as it is": lambda: aim(e.losses(brief(3).model, train, "forget")),
+        "aim at a retrained model's losses": lambda: aim(e.losses(e.retrain(e.seed + 300).model, train, "forget")),
+    }
+
+
+def dial(data: str | None) -> Trials:
+    """Between the goals, for a digit that retraining hardly recognises and one that it mostly does."""
+    for digit, seed in itertools.product((9, 3), SEEDS):
+        benchmark = find_benchmark("digits", options={"forget": digit})
+        task = benchmark.load()
+        e = Experiment(benchmark, task, seed, benchmark.train(task, seed=seed, device="cpu", progress=False))
+        retrained = [e.retrain(seed).model]
+        brief = benchmark.train_briefly(e.original, task.train, seed=seed, device="cpu")
+        for value in DIALS:
+            run = partial(e.run, goal="retrain", dial=value, reference=lambda brief=brief: brief)
+            cell = {"variant": f"forget {digit}, dial {value:g}", "forget": digit, "seed": seed}
+            yield cell, lambda e=e, run=run, retrained=retrained: e.scores(run(), retrained=retrained)
+
+
+def carve(task: Task, *, most: int | None) -> tuple[Task, Split]:
+    """Return the task without a fifth of each fine class of the training part, and that fifth.
+
+    Of each class there are at most so many.
+    """
+    fine, generator = np.array(task.fine), np.random.default_rng(0)
+    side = np.full(len(fine), -1)
+    for kind in np.unique(fine):
+        rows = generator.permutation(np.flatnonzero(fine == kind))[:most]
+        side[rows] = 0
+        side[rows[: round(HELD_OUT * len(rows))]] = 1
+    kept, held = (
+        Split(task.train.samples, *(task.train[subset][side[task.train[subset]] == part] for subset in SUBSETS))
+        for part in (0, 1)
+    )
+    return dataclasses.replace(task, train=kept), held

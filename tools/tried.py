@@ -1,0 +1,120 @@
+"""What we tried for the method unweave, with three seeds: `python tools/tried.py TABLE --out FOLDER`.
+
+Tables: ``erase`` (settings and variants at the goal erase), ``dial`` (between the goals), ``references`` (estimates of
+a retrained model's forget losses, and what comes of aiming at them; all ten digits in turn), and ``fashion``
+(some of the same on a small part of Fashion-MNIST, which needs ``--data``). FOLDER/TABLE.csv has one row for each run,
+FOLDER/provenance.json where they come from. What is there is not run again: the same command goes on where it was
+stopped. ``--show`` prints the tables of docs/what-we-tried.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import trials
+
+from unweave import RunError, RunWarning
+from unweave.provenance import provenance
+from unweave.split import SUBSETS
+
+TABLES = {"erase": trials.erase, "dial": trials.dial, "references": trials.references, "fashion": trials.fashion}
+ACCURACIES = tuple(f"{part}_{subset}" for part in ("train", "test") for subset in SUBSETS)
+COLUMNS = ("variant", "forget", "seed", *ACCURACIES, "bound", "tow_split", "w2", "guess_w2", "gradients", "error")
+Row = dict[str, Any]
+
+
+def complete(table: str, folder: Path, data: str | None) -> None:
+    """Run what is not in the table yet."""
+    file = folder / f"{table}.csv"
+    rows = read(file)
+    done = {(row["variant"], row["forget"], int(row["seed"])) for row in rows}
+    with file.open("a", newline="") as opened:
+        writer = csv.DictWriter(opened, COLUMNS)
+        if not rows:
+            writer.writeheader()
+        for cell, run in TABLES[table](data):
+            if (cell["variant"], str(cell["forget"]), cell["seed"]) in done:
+                continue
+            try:
+                row = run()
+            except RunError as error:
+                row = {"error": " ".join(str(error).split())}
+            writer.writerow({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in (cell | row).items()})
+            opened.flush()
+
+
+def read(file: Path) -> list[Row]:
+    """Return the rows of a table, none where it is not there."""
+    return list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
+
+
+def show(table: str, folder: Path) -> str:
+    """Return a table in Markdown: means over seeds and digits, with the deviation where it says something."""
+    heads = ["train f / a / r", "test f / a / r"] + (
+        ["bound"] if table == "erase" else ["ToW split", "W₂ to retrained"]
+    )
+    heads += (["W₂ of the estimate"] if table in ("references", "fashion") else []) + ["sample gradients"]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    groups: dict[str, list[Row]] = {}
+    for row in read(folder / f"{table}.csv"):
+        groups.setdefault(row["variant"], []).append(row)
+    for variant, rows in groups.items():
+        good = [row for row in rows if not row["error"]]
+        failed = f" ({len(rows) - len(good)} of {len(rows)} diverged)" if len(good) < len(rows) else ""
+        if not good:
+            lines.append(f"| {variant}{failed} |" + " |" * len(heads))
+            continue
+        cells = [
+            " / ".join(_mean(good, f"{part}_{subset}", percent=True) for subset in SUBSETS)
+            for part in ("train", "test")
+        ]
+        names = ["bound"] if table == "erase" else ["tow_split", "w2"]
+        names += ["guess_w2"] if table in ("references", "fashion") else []
+        cells += [_mean(good, name, percent=name == "bound") for name in names]
+        cells.append(f"{statistics.mean(float(row['gradients']) for row in good):,.0f}")
+        lines.append(f"| {variant}{failed} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(rows: list[Row], name: str, *, percent: bool) -> str:
+    values = [float(row[name]) for row in rows if row[name] != ""]
+    if not values:
+        return "–"
+    mean = statistics.mean(values)
+    return f"{100 * mean:.1f}" if percent else f"{mean:.2f}"
+
+
+def main() -> None:
+    """Complete a table, or show all of them."""
+    parser = argparse.ArgumentParser(description="What we tried for the method unweave.")
+    parser.add_argument("table", nargs="?", choices=TABLES)
+    parser.add_argument("--data", help="folder of Fashion-MNIST")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--show", action="store_true", help="print the tables in Markdown, and run nothing")
+    words = parser.parse_args()
+    if words.show:
+        print("\n".join(show(table, words.out) for table in TABLES if (words.out / f"{table}.csv").exists()))
+        return
+    if not words.table:
+        parser.error("name a table, or --show")
+    warnings.simplefilter("ignore", RunWarning)  # what was hardly forgotten is in the table
+    torch.set_num_threads(1)
+    words.out.mkdir(parents=True, exist_ok=True)
+    command = " ".join(["python tools/tried.py", *sys.argv[1:]])
+    file = words.out / "provenance.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    complete(words.table, words.out, words.data)
+    known[words.table] = provenance(torch.device("cpu")) | {"command": command, "seeds": list(trials.SEEDS)}
+    file.write_text(json.dumps(known, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
