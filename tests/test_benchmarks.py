@@ -208,7 +208,7 @@ def test_the_settings_of_every_method_are_valid(name):
     for options in ({}, {"small": True}):
         benchmark = find_benchmark(name, options=options)
         for method_name, profiles in benchmark.settings.items():
-            method = find_method(method_name)
+            method = benchmark.method(method_name)
             for profile in profiles:
                 assert method.configure(benchmark.settings_for(method, profile), profile=profile)
         find_method("retrain").configure(benchmark.settings_for(find_method("retrain"), None))

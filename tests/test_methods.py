@@ -180,7 +180,7 @@ def test_a_method_says_what_it_lacks(name, data, model):
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("original", "ssd")])
 def test_divergence_stops_with_the_step(name, split, model):
     values = dict(quick(name))
-    for rate in ("learning_rate", "stage1_learning_rate", "stage2_learning_rate"):
+    for rate in ("learning_rate", "stage1_learning_rate", "stage2_learning_rate", "reach"):
         if rate in METHODS[name].configure(values).to_dict():
             values[rate] = 1e30
     if "epochs" in values:

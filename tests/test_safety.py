@@ -253,7 +253,7 @@ def test_an_odd_configuration_never_ends_in_a_traceback(run_folder, change):
         file.write_text(json.dumps(json.loads(kept) | change))
         before = listing(folder)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unweave.benchmarks.digits.load", lambda: task)
+            patch.setattr("unweave.benchmarks.digits.load", lambda *_: task)
             try:
                 load_subject(folder)
             except UsageError as error:

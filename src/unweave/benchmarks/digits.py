@@ -133,4 +133,5 @@ DIGITS = Definition(
     summary="Embedded 8×8 digits in three superclasses of look-alikes; forget the 9, keep 1, 4 and 7.",
     build=build,
     options=DigitsOptions,
+    only_split=("forget",),
 )
