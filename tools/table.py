@@ -19,10 +19,11 @@ HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" f
 
 
 def table(name: str) -> str:
-    """Return the table as Markdown: one row per method as it is, means over its seeds, in percent."""
+    """Return the table as Markdown: one row per method as it is, means ± deviation over its seeds, in percent."""
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
     plain = frame[(frame.metric == "accuracy") & (frame.variant == "")]
-    means = plain.groupby(["method", "split", "subset"]).value.mean()
+    grouped = plain.groupby(["method", "split", "subset"]).value
+    means, deviations = grouped.mean(), grouped.std()
     found = counterpart(name)
     printed = {row.method: row.values for row in reversed(printed_rows(found)) if not row.settings} if found else {}
     failed = {path.name.split(".")[0] for path in (RESULTS / name / "all" / "failed").glob("*.json")}
@@ -33,6 +34,7 @@ def table(name: str) -> str:
         cells = []
         for split, subset in CELLS:
             ours = f"{100 * means[method, split, subset]:.1f}" if seeds else "failed"
+            ours += f"±{100 * deviations[method, split, subset]:.1f}" if seeds > 1 else ""
             theirs = printed.get(method, {}).get((split, subset))
             cells.append(ours + (f" ({100 * theirs.mean:.1f})" if theirs else ""))
         lines.append(f"| {method} | {seeds} | {' | '.join(cells)} |")
