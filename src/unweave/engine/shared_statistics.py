@@ -24,9 +24,11 @@ class SharedStatistics:
         self.real: int | None = None
         several = processes.count() > 1
         self._layers = [m for m in model.modules() if isinstance(m, _BatchNorm)] if several else []
+        # Only here, because it brings the whole compiler with it; there is nothing to compile in talking.
+        forward = torch.compiler.disable(_forward) if self._layers else _forward
         for layer in self._layers:
             layer.shared = self  # type: ignore[assignment]
-            layer.forward = MethodType(_forward, layer)  # type: ignore[method-assign]
+            layer.forward = MethodType(forward, layer)  # type: ignore[method-assign]
 
     def __deepcopy__(self, memo: dict[int, object]) -> SharedStatistics:
         return self  # a copied model is given the same batches
@@ -38,7 +40,6 @@ class SharedStatistics:
         self._layers = []
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _forward(layer: _BatchNorm, inputs: Tensor) -> Tensor:
     """Normalise by mean and variance over all processes; in evaluation mode, as ever."""
     if not layer.training:
