@@ -57,10 +57,15 @@ def test_the_gallery_shows_these_numbers(name):
 
 
 @pytest.mark.parametrize(
-    ("page", "name"),
-    [("README.md", "digits"), ("README.md", "cifar100-resnet18"), ("docs/results.md", "cifar100-resnet18")],
+    ("page", "words"),
+    [
+        ("README.md", ["digits"]),
+        ("README.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["cifar100-resnet18"]),
+        ("docs/tuning.md", ["digits", "--tuned"]),
+    ],
 )
-def test_the_pages_hold_the_tables(page, name):
-    words = [sys.executable, str(ROOT / "tools" / "table.py"), name]
+def test_the_pages_hold_the_tables(page, words):
+    words = [sys.executable, str(ROOT / "tools" / "table.py"), *words]
     table = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"})
     assert table.stdout.strip() in (ROOT / page).read_text(encoding="utf-8")
