@@ -52,3 +52,12 @@ def weights(model):
 def same(first, second):
     """Tell whether two lists of tensors are equal to the bit."""
     return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.fixture
+def problem():
+    """A smooth problem in float64: a small network, and a split of random data."""
+    torch.manual_seed(0)
+    data = (torch.randn(60, 5, dtype=torch.float64), torch.arange(60) % 3)
+    split = Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double(), split

@@ -31,15 +31,6 @@ UNSEEN = torch.tensor(
 )  # 10 losses for 8 samples
 
 
-@pytest.fixture
-def problem():
-    """A smooth problem in float64: a small network, and a split of random data."""
-    torch.manual_seed(0)
-    data = (torch.randn(60, 5, dtype=torch.float64), torch.arange(60) % 3)
-    split = Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double(), split
-
-
 def settings(**values):
     common = {"goal": "retrain", "target": 6.0, "learning_rate": 1e-2, "epochs": 20, "batch_size": 12}
     return UnweaveSettings(**(common | {"remote_batch": 40, "reach": 0.05} | values))

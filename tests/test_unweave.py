@@ -17,15 +17,6 @@ from unweave.projection import gram_matrix
 CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def problem():
-    """A smooth problem in float64: a small network, and a split of random data."""
-    torch.manual_seed(0)
-    data = (torch.randn(60, 5, dtype=torch.float64), torch.arange(60) % 3)
-    split = Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double(), split
-
-
 def settings(**values):
     return UnweaveSettings(**({"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40} | values))
 

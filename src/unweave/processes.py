@@ -61,7 +61,7 @@ def leave() -> None:
     """Part from the other processes in good order, at the end of a program."""
     _messengers.cache_clear()
     if _joined():
-        # A thread of gloo's that lets go of its last tensor while Python ends would abort the process.
+        # Once, processes aborted while Python ended; a thread of gloo's that still held a tensor is our guess.
         time.sleep(0.1)
         dist.destroy_process_group()
 

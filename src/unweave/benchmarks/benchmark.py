@@ -81,10 +81,16 @@ class Benchmark:
         """Return what a run's configuration says of its benchmark."""
         return {"benchmark": self.name, "options": dict(self.options), "notes": dict(self.notes)}
 
-    @property
-    def training(self) -> dict[str, Any]:
-        """The name, and the options that training depends on: with the same, an original is the same."""
-        return {"benchmark": self.name, **{k: v for k, v in self.options.items() if k not in self.only_split}}
+    def trains_like(self, name: str, options: Mapping[str, Any]) -> bool:
+        """Tell whether the benchmark of that name with those options has the same originals as this one.
+
+        Options that only choose what to forget may differ.
+        """
+        mine, theirs = (
+            {option: value for option, value in some.items() if option not in self.only_split}
+            for some in (self.options, options)
+        )
+        return name == self.name and theirs == mine
 
     def method(self, name: str | Method) -> Method:
         """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.

@@ -7,6 +7,7 @@ vision transformer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -112,7 +113,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
         recipe, settings = RECIPE, small_settings()
     elif options.size == 224:
         network = networks.image_network(options.model, classes=CLASSES, data=data)
-        model = lambda: PixelClassifier(network.make(), size=224)  # noqa: E731
+        model = partial(_enlarged, network.make)
         initial = network.initialisation
     else:
         model = _resnet_32
@@ -139,6 +140,10 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
             "initialisation": initial,
         },
     )
+
+
+def _enlarged(make: Callable[[], nn.Module]) -> nn.Module:
+    return PixelClassifier(make(), size=224)
 
 
 def _resnet_32() -> nn.Module:

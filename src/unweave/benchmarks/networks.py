@@ -71,13 +71,13 @@ def resnet18(*, classes: int, small_images: bool = False, width: int = 64, chann
         layer_type="basic",
         num_labels=classes,
     )
-    model: Any = transformers.ResNetForImageClassification(config)
+    model: nn.Module = transformers.ResNetForImageClassification(config)
     if small_images:
-        stem = model.resnet.embedder
+        stem: Any = model.get_submodule("resnet.embedder")
         stem.embedder.convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
         stem.pooler = nn.Identity()
         nn.init.kaiming_normal_(stem.embedder.convolution.weight, mode="fan_out", nonlinearity="relu")
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def vision_transformer(
@@ -94,7 +94,8 @@ def vision_transformer(
         num_attention_heads=heads,
         num_labels=classes,
     )
-    return transformers.ViTForImageClassification(config)  # type: ignore[no-any-return]
+    model: nn.Module = transformers.ViTForImageClassification(config)
+    return model
 
 
 def find_folder(source: str, data: str | None) -> str:
@@ -130,12 +131,12 @@ def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn
     folder = find_folder(source, data)
     with quiet(transformers):
         try:
-            model = getattr(transformers, auto).from_pretrained(
+            model: nn.Module = getattr(transformers, auto).from_pretrained(
                 folder, num_labels=classes, dtype=torch.float32, ignore_mismatched_sizes=True, use_safetensors=True
             )
         except (OSError, ValueError, SafetensorError) as error:
             raise UsageError(f"The model {source!r} cannot be loaded: {error}") from error
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 @contextmanager
@@ -176,9 +177,10 @@ def _call(source: str, classes: int) -> nn.Module:
 def _from_timm(name: str, classes: int) -> nn.Module:
     timm = need("timm")
     try:
-        return timm.create_model(name, pretrained=True, num_classes=classes)  # type: ignore[no-any-return]
+        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=classes)
     except (RuntimeError, OSError, ValueError) as error:
         raise UsageError(f"timm has no model {name!r} with weights that can be had here: {error}") from error
+    return model
 
 
 def _from_torchvision(name: str, classes: int) -> nn.Module:

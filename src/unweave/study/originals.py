@@ -31,9 +31,7 @@ def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iter
     """
     other = Store.open(source)
     about = other.about()
-    options = {name: value for name, value in about.get("options", {}).items() if name not in benchmark.only_split}
-    theirs = {"benchmark": about["benchmark"], **options}
-    if theirs != benchmark.training:
+    if not benchmark.trains_like(about["benchmark"], about.get("options", {})):
         raise UsageError(
             f"{source} has originals of {other.title}, which are trained otherwise than those of {benchmark.title}. "
             "Give a study whose options differ in what to forget only, or none."

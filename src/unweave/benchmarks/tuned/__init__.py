@@ -45,11 +45,11 @@ def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None
     folder of another benchmark, or of other options, is refused.
     """
     for content in _committed():
-        if _fits(content, benchmark):
+        if benchmark.trains_like(content["benchmark"], content["options"]):
             benchmark = _added(benchmark, content)
     if given is not None:
         content = _read(Path(given))
-        if not _fits(content, benchmark):
+        if not benchmark.trains_like(content["benchmark"], content["options"]):
             options = " ".join(f"{name}={value}" for name, value in content["options"].items())
             raise UsageError(
                 f"{given} was tuned on {' '.join([content['benchmark'], options]).strip()}, not on {benchmark.title}. "
@@ -80,12 +80,6 @@ def _checked(content: Any, path: Path) -> Mapping[str, Any]:
         raise UsageError(f"{path} has schema {content.get('schema')!r}; this unweave reads {SCHEMA}. Update unweave.")
     require_form(content, FORM, path.name)
     return content
-
-
-def _fits(content: Mapping[str, Any], benchmark: Benchmark) -> bool:
-    """Tell whether a study was made with the same training; what is forgotten may be something else."""
-    options = {name: value for name, value in content["options"].items() if name not in benchmark.only_split}
-    return {"benchmark": content["benchmark"], **options} == benchmark.training
 
 
 def _added(benchmark: Benchmark, content: Mapping[str, Any]) -> Benchmark:
