@@ -69,19 +69,46 @@ def test_what_the_tangent_step_leaves_is_of_second_order(problem):
     for rate in (2e-2, 1e-2):
         model = copy.deepcopy(original)
         before, _ = shortfall(model, split, 6.0)
-        begun(model, split, settings(target=6.0, learning_rate=rate, reach=1.0, restore=1e-12)).step(0)
+        begun(model, split, settings(target=6.0, learning_rate=rate, stride=1.0, restore=1e-12)).step(0)
         changes.append((shortfall(model, split, 6.0)[0] - before).item())
     assert changes[0] / changes[1] == pytest.approx(4, rel=0.1)
 
 
-@pytest.mark.parametrize("chosen", [{"learning_rate": 1e-12}, {"learning_rate": 1e6, "restore": 1e-12}])
-def test_neither_step_is_longer_than_its_reach(problem, chosen):
+@pytest.mark.parametrize(
+    "chosen", [{"learning_rate": 1e-12, "reach": 0.64}, {"learning_rate": 1e6, "restore": 1e-12, "stride": 0.01}]
+)
+def test_neither_step_is_longer_than_its_bound(problem, chosen):
     model, split = problem
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    begun(model, split, settings(reach=0.01, **chosen)).step(0)
+    begun(model, split, settings(**chosen)).step(0)
     moved = [after.detach() - start for after, start in zip(model.parameters(), before, strict=True)]
     lengths = [math.sqrt(sum(part.square().sum().item() for part in parts)) for parts in (moved, before)]
     assert lengths[0] == pytest.approx(0.01 * lengths[1])
+
+
+def test_a_long_way_does_not_stay_in_the_velocity(problem):
+    model, split = problem
+    phase = begun(model, split, settings(learning_rate=1e3, stride=0.01))
+    for number in range(3):
+        phase.step(number)
+        assert 1e3 * gram_matrix([phase.velocity])[0, 0].sqrt() <= 0.01 * phase.length * (1 + 1e-9)
+
+
+def test_trust_grows_while_remote_data_is_unharmed_and_shrinks_while_it_is_not(problem):
+    model, split = problem
+    phase = begun(model, split, settings(learning_rate=1e-12, reach=1e-12, patience=0.1, epochs=400))
+
+    def trusts(*numbers):
+        return [64 * phase.step(number)["trust"].item() for number in numbers]
+
+    assert trusts(*range(9)) == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    phase.remote_loss = phase.remote_loss - 0.2 * phase.chance
+    assert trusts(9, 10) == [32, 16]
+    assert trusts(*range(11, 17))[-2:] == [1, 1]
+    phase.remote_loss = phase.remote_loss + 0.2 * phase.chance
+    assert trusts(17) == [2]
+    phase.remote_loss = phase.remote_loss - 0.2 * phase.chance
+    assert trusts(200, 399) == pytest.approx([64 / 4, 64 * (399 / 400) ** 2])  # the constraint comes first
 
 
 def test_the_restoring_step_takes_the_share_it_says_to_first_order(problem):
@@ -89,7 +116,7 @@ def test_the_restoring_step_takes_the_share_it_says_to_first_order(problem):
     before, _ = shortfall(model, split, 6.0)
     tau = 0.97 * before.item()
     budget = tau / (6.0 - math.log(3)) ** 2
-    phase = begun(model, split, settings(target=6.0, budget=budget, learning_rate=1e-12, restore=0.5, reach=1.0))
+    phase = begun(model, split, settings(target=6.0, budget=budget, learning_rate=1e-12, restore=0.5, reach=64.0))
     phase.step(0)
     after, _ = shortfall(model, split, 6.0)
     assert (after.item() - tau) / (before.item() - tau) == pytest.approx(0.5, abs=0.05)
@@ -103,7 +130,7 @@ def test_the_shortfall_returns_below_its_limit_from_a_perturbed_start(problem):
     assert shortfall(model, split, 6.0)[0].item() <= 1.01 * limit
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            parameter.add_(0.4 * torch.randn_like(parameter))
     assert shortfall(model, split, 6.0)[0].item() > 2 * limit
     run_phases(Workbench(model, split, device=CPU), [Constrained(chosen)])
     assert shortfall(model, split, 6.0)[0].item() <= 1.01 * limit
@@ -121,7 +148,7 @@ def test_the_bound_holds_at_every_step(problem):
 
 def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):
     model, split = problem
-    chosen = {"target": 6.0, "reach": 0.05, "learning_rate": 1e-2, "epochs": 60}
+    chosen = {"target": 6.0, "reach": 0.05, "stride": 0.05, "learning_rate": 1e-2, "epochs": 300}
     result = unlearn(model, split, "unweave", out=tmp_path / "run", device="cpu", limits=None, **chosen)
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
     with torch.no_grad():

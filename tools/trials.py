@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -15,13 +14,13 @@ from torch import Tensor, nn
 
 from unweave import Result, Split, evaluate, unlearn
 from unweave.benchmarks import Benchmark, Task, find_benchmark
-from unweave.engine import Logged, Workbench
+from unweave.engine import Workbench
 from unweave.evaluation import predict
 from unweave.losses import squared_wasserstein
 from unweave.methods import Method
 from unweave.methods.reference import reference_losses
 from unweave.methods.unweave import UNWEAVE, Constrained
-from unweave.projection import Gradient, gram_matrix, remove_span
+from unweave.projection import Gradient, remove_span
 from unweave.split import SUBSETS
 
 CPU = torch.device("cpu")
@@ -42,18 +41,6 @@ class TwoDirections(Constrained):
         # Orthogonal to the first direction, so that removing that afterwards does not bring this back.
         self.velocity = remove_span(self.velocity, [remove_span(mean, [uphill])], in_place=True)
         return distance, uphill
-
-
-class FreeTangent(Constrained):
-    """Take the tangent step at its full length."""
-
-    def step(self, number: int) -> Logged:
-        """Go on where the bound ended the step."""
-        logged = super().step(number)
-        s, falling = self.settings, 0.5 * (1 + math.cos(math.pi * number / self.steps))
-        taken = min(s.learning_rate, float(s.reach * self.length / gram_matrix([self.velocity])[0, 0].sqrt()))
-        self.bench.move(self.velocity, by=-falling * (s.learning_rate - taken))
-        return logged
 
 
 class Experiment:
@@ -112,7 +99,6 @@ def shifted(split: Split) -> Split:
 def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
     """Return what is tried at the goal erase."""
     both = dataclasses.replace(UNWEAVE, phases=lambda settings: [TwoDirections(settings)])
-    free = dataclasses.replace(UNWEAVE, phases=lambda settings: [FreeTangent(settings)])
 
     def after_stage1(**values: Any) -> Any:
         first = e.run("two-stage", stage2_epochs=0)
@@ -137,6 +123,8 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
     axes = {
         "restore": (0.1, 0.25, 1.0),
         "reach": (0.002, 0.01, 0.02, 0.05),
+        "stride": (0.001, 0.002, 0.01),
+        "patience": (0.02, 0.5, 1e9),
         "learning_rate": (1e-3, 3e-3, 3e-2, 1e-1),
         "remote_weight": (0.0, 1.0, 10.0),
         "momentum": (0.0,),
@@ -147,7 +135,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
             tried[f"unweave, {name} {value:g}"] = lambda name=name, value=value: e.run(**{name: value})
     for rate in (1e-3, 3e-3, 6e-3, 1e-2, 3e-2):
         words = f"unweave, tangent step not bounded, learning_rate {rate:g}"
-        tried[words] = lambda rate=rate: e.run(free, learning_rate=rate)
+        tried[words] = lambda rate=rate: e.run(learning_rate=rate, stride=1e9)
     return tried
 
 

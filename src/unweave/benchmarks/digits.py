@@ -91,6 +91,7 @@ SETTINGS: MethodSettings = {
     "unweave": {
         "default": {
             "learning_rate": 1e-2,
+            "stride": 5e-3,  # so few steps have to be longer
             "epochs": 12,
             "batch_size": 64,
             "remote_batch": 256,

@@ -24,21 +24,28 @@ Whenever the constraint holds, the accuracy is at most b, certified by the losse
 
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
-    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   θ ← θ − c min(η, ρ ‖θ₀‖ / ‖v‖) v
-    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², ρ ‖θ₀‖ / ‖g‖) g
+    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   v ← min(1, σ ‖θ₀‖ / η ‖v‖) v
+               θ ← θ − c η v
+    restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², q ρ ‖θ₀‖ / ‖g‖) g
 
 The tangent step leaves S as it is to first order, ⟨v, g⟩ = 0. The restoring step is a Newton step for S = τ along g: to
 first order it takes the share β of what is too much, however long the tangent step is. If S bends upwards by at most M
-(that is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step whose restoring part ρ does not shorten gives
+(that is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step whose restoring part q ρ does not shorten gives
 
-    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c ρ ‖θ₀‖ the length of the tangent step
+    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c σ ‖θ₀‖ the length of the tangent step
 
 so S settles within a distance of order t² of τ and, as c falls from 1 to 0 along a cosine, on it. At the start S is far
 above τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of
-steps, during which adjacent and remote data are repaired as they are hurt, instead of afterwards. The same bound on the
-tangent step is what makes η uncritical: just after something was forgotten gradients are large, and η alone would throw
-the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to avoid, so a loss that
-rose is pulled back.
+steps, during which adjacent and remote data are repaired as they are hurt, instead of afterwards. A bound on the
+velocity, σ, is what makes η uncritical: just after something was forgotten gradients are large, and η and momentum
+alone would throw the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to
+avoid, so a loss that rose is pulled back.
+
+**Trust.** An original that fits its data has hardly a gradient on the forget set: its direction says little about where
+the loss rises, and a first step of full length can destroy remote data beyond repair. So a restoring step has the share
+q of its longest length. q begins at 1/64; with the remote loss no more than κ log n above that of the first step it
+doubles, up to 1, and else it halves: forgetting waits until what it broke is repaired. It does not wait for ever, for
+the constraint comes first: after the share p of all steps, q is p² at least.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
 much of it, taught by adjacent data. There the forget losses have a distribution R of their own, and the constraint is
@@ -98,7 +105,7 @@ class UnweaveSettings(Settings):
         3.0, at_least=0, search=Between(0.5, 10.0), help="Weight of the remote loss beside the adjacent one; w."
     )
     learning_rate: float = setting(
-        3e-4, above=0, search=Around(30), help="Step size of the descent at the start; it falls to 0."
+        1e-3, above=0, search=Around(30), help="Step size of the descent at the start; it falls to 0."
     )
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of the descent.")
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
@@ -106,7 +113,15 @@ class UnweaveSettings(Settings):
         0.005,
         above=0,
         search=Around(5),
-        help="Longest step of either kind, relative to the length of the weights; ρ.",
+        help="Longest restoring step, relative to the length of the weights; ρ.",
+    )
+    stride: float = setting(
+        0.002, above=0, search=Around(5), help="Longest tangent step, relative to the length of the weights; σ."
+    )
+    patience: float = setting(
+        0.1,
+        above=0,
+        help="Restoring steps shorten while the remote loss is higher by this share of log(classes) than at first; κ.",
     )
     epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
@@ -118,11 +133,14 @@ class UnweaveSettings(Settings):
     )
 
 
+FIRST_TRUST = 1 / 64  # six doublings lead to 1
+
+
 class Constrained(Phase):
     """Descend on adjacent and remote loss; hold the forget losses where the goal wants them."""
 
     name = "constrained descent"
-    keeps = ("velocity", "length", "aims")
+    keeps = ("velocity", "length", "aims", "trust", "remote_loss")
 
     def __init__(self, settings: UnweaveSettings) -> None:
         self.settings = settings
@@ -155,6 +173,8 @@ class Constrained(Phase):
             self.aims = (1 - self.dial) * unseen + self.dial * self.aims
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in bench.parameters]
         self.length = _length([parameter.detach() for parameter in bench.parameters])
+        self.trust = torch.tensor(FIRST_TRUST, dtype=torch.float64, device=bench.device)
+        self.remote_loss = torch.tensor(math.inf, dtype=torch.float64, device=bench.device)  # the first step's
 
     def step(self, number: int) -> Logged:
         """Take a tangent step and a restoring one."""
@@ -166,15 +186,27 @@ class Constrained(Phase):
         distance, uphill = self._distance()
         self.velocity = remove_span(direction, [uphill], in_place=True)
         speed, steepness = gram_matrix([self.velocity, uphill]).diagonal().sqrt()
-        longest = s.reach * self.length
-        falling = 0.5 * (1 + math.cos(math.pi * number / self.steps))
-        tangent = torch.where(speed > 0, falling * (longest / speed).clamp(max=s.learning_rate), 0)
+        held = torch.where(speed > 0, (s.stride * self.length / (s.learning_rate * speed)).clamp(max=1), 1)
+        tangent = s.learning_rate * 0.5 * (1 + math.cos(math.pi * number / self.steps))
         excess = (distance - s.budget * (self.aims - self.chance).square().mean()).clamp(min=0)
         newton = s.restore * excess / steepness.square()
-        restoring = torch.where(steepness > 0, torch.minimum(newton, longest / steepness), 0)
+        self._trust(number)
+        restoring = torch.where(steepness > 0, torch.minimum(newton, self.trust * s.reach * self.length / steepness), 0)
         for parameter, along, up in zip(bench.parameters, self.velocity, uphill, strict=True):
-            parameter.data.addcmul_(along, -tangent.to(along.dtype)).addcmul_(up, -restoring.to(up.dtype))
+            along.mul_(held.to(along.dtype))
+            parameter.data.add_(along, alpha=-tangent).addcmul_(up, -restoring.to(up.dtype))
         return self.logged
+
+    def _trust(self, number: int) -> None:
+        """Set q by the remote loss of this step beside that of the first."""
+        loss = self.logged["remote_loss"].double()
+        if number == 0:
+            self.remote_loss = loss
+        else:
+            unharmed = loss <= self.remote_loss + self.settings.patience * self.chance
+            least = max(FIRST_TRUST, (number / self.steps) ** 2)
+            self.trust = (self.trust * torch.where(unharmed, 2.0, 0.5)).clamp(least, 1)
+        self.logged["trust"] = self.trust
 
     def _objective(self, number: int) -> Iterator[Tensor]:
         """Yield L_a + w L_r, a batch at a time."""
