@@ -105,7 +105,7 @@ class UnweaveSettings(Settings):
         3.0, at_least=0, search=Between(0.5, 10.0), help="Weight of the remote loss beside the adjacent one; w."
     )
     learning_rate: float = setting(
-        1e-3, above=0, search=Around(30), help="Step size of the descent at the start; it falls to 0."
+        3e-3, above=0, search=Around(30), help="Step size of the descent at the start; it falls to 0."
     )
     momentum: float = setting(0.9, at_least=0, below=1, help="Momentum of the descent.")
     restore: float = setting(0.5, above=0, at_most=1, help="Share of what exceeds the constraint undone a step; β.")
