@@ -62,6 +62,8 @@ def test_the_gallery_shows_these_numbers(name):
         ("README.md", ["digits"]),
         ("README.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["cifar100-resnet18", "--variants"]),
+        ("docs/results.md", ["cifar100-resnet18-bee", "--variants"]),
         ("docs/tuning.md", ["digits", "--tuned"]),
     ],
 )

@@ -1,7 +1,8 @@
 """Print the main table of a published study, the paper's numbers in brackets: `python tools/table.py NAME`.
 
-With ``--tuned``: what tuning gave, from results/NAME/tuned and the settings that come with the package. README.md,
-docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
+With ``--variants``: the method's variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned
+and the settings that come with the package. README.md, docs/results.md and docs/tuning.md hold the output word for
+word; a test compares them.
 """
 
 from __future__ import annotations
@@ -17,32 +18,59 @@ from unweave.report.printed import counterpart, printed_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
+GALLERY = ROOT / "docs" / "gallery"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" for split, subset in CELLS)
 
 
 def table(name: str) -> str:
-    """Return the table as Markdown: one row per method as it is, means ± deviation over its seeds, in percent."""
+    """Return the table as Markdown: a row per method, means ± deviation over its seeds, in percent.
+
+    Variants of two-stage have a table of their own.
+    """
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
-    plain = frame[(frame.metric == "accuracy") & (frame.variant == "")]
-    grouped = plain.groupby(["method", "split", "subset"]).value
+    found = frame[(frame.metric == "accuracy") & ((frame.variant == "") | (frame.method != "two-stage"))]
+    grouped = found.groupby(["method", "variant", "split", "subset"]).value
     means, deviations = grouped.mean(), grouped.std()
-    found = counterpart(name)
-    printed = {row.method: row.values for row in reversed(printed_rows(found)) if not row.settings} if found else {}
-    failed = {path.name.split(".")[0] for path in (RESULTS / name / "all" / "failed").glob("*.json")}
-    methods = sorted({*plain.method, *failed}, key=lambda m: (ORDER.index(m) if m in ORDER else len(ORDER), m))
+    paper = counterpart(name)
+    printed = {row.method: row.values for row in reversed(printed_rows(paper)) if not row.settings} if paper else {}
+    failed = {(path.name.split(".")[0], "") for path in (RESULTS / name / "all" / "failed").glob("*.json")}
+    rows = {*zip(found.method, found.variant, strict=True), *failed}
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
-    for method in methods:
-        seeds = plain[plain.method == method].seed.nunique()
+    for method, variant in sorted(rows, key=lambda row: (ORDER.index(row[0]) if row[0] in ORDER else len(ORDER), row)):
+        seeds = found[(found.method == method) & (found.variant == variant)].seed.nunique()
         cells = []
-        for split, subset in CELLS:
-            ours = f"{100 * means[method, split, subset]:.1f}" if seeds else "failed"
-            ours += f"±{100 * deviations[method, split, subset]:.1f}" if seeds > 1 else ""
-            theirs = printed.get(method, {}).get((split, subset))
+        for cell in CELLS:
+            ours = f"{100 * means[method, variant, *cell]:.1f}" if seeds else "failed"
+            ours += f"±{100 * deviations[method, variant, *cell]:.1f}" if seeds > 1 else ""
+            theirs = None if variant else printed.get(method, {}).get(cell)
             cells.append(ours + (f" ({100 * theirs.mean:.1f})" if theirs else ""))
-        lines.append(f"| {method} | {seeds} | {' | '.join(cells)} |")
+        lines.append(f"| {', '.join(filter(None, (method, variant)))} | {seeds} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def variants_table(name: str) -> str:
+    """Return the variants of two-stage as Markdown, of every named study that has some, from its published tables."""
+    lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
+    for file in sorted((GALLERY / name / "tables").glob("study-*-paper.csv")):
+        beside = pd.read_csv(file, keep_default_na=False)
+        counts = pd.read_csv(file.with_name(file.name.replace("paper", "accuracy")), keep_default_na=False)
+        if (counts.variant == "").all():
+            continue
+        for row in counts[counts.method != "original"].itertuples():
+            ours = beside[(beside.method == row.method) & (beside.variant == row.variant)]
+            of = {(one["split"], one["subset"]): one for one in ours.to_dict("records")}
+            study = file.name.removeprefix("study-").removesuffix("-paper.csv")
+            words = f"{study}: {row.method}{f', {row.variant}' if row.variant else ''}"
+            lines.append(f"| {words} | {row.seeds} | {' | '.join(_beside(of[cell]) for cell in CELLS)} |")
+    return "\n".join(lines)
+
+
+def _beside(of: dict[str, str]) -> str:
+    mean, deviation, paper = (of[key] for key in ("ours_mean", "ours_std", "paper_mean"))
+    ours = f"{100 * float(mean):.1f}" + (f"±{100 * float(deviation):.1f}" if deviation != "" else "")
+    return ours + (f" ({100 * float(paper):.1f})" if paper != "" else "")
 
 
 def tuned_table(name: str) -> str:
@@ -81,4 +109,5 @@ def _spread(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    print(tuned_table(sys.argv[1]) if "--tuned" in sys.argv[2:] else table(sys.argv[1]))
+    KINDS = {"--tuned": tuned_table, "--variants": variants_table}
+    print(KINDS.get(sys.argv[-1], table)(sys.argv[1]))
