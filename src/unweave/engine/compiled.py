@@ -2,7 +2,8 @@
 
 The model itself stays as it is: a compiled callable is kept beside it, so that names of weights never change. Code is
 compiled for one shape of batch at a time. A batch that is little smaller is filled up to that shape; other shapes that
-are rare run as they are.
+are rare run as they are. Normalisation with frozen statistics is folded into the convolution before it
+(`unweave.engine.folding`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Data
+from unweave.engine.folding import compile_folded
 from unweave.errors import RunWarning
 from unweave.trees import map_tensors, tensors_of
 
@@ -31,6 +33,7 @@ SAVED = 0.35  # share of the time of a pass that compiling saves, on the safe si
 WARM_UP_SECONDS = {"never compiled": 0.5, "compiled by another process": 0.06}
 SLACK = 1.15  # a batch is filled up to a compiled shape that is so many times larger at most
 BACKWARD = 3  # a forward and backward pass takes so many times a forward pass
+BACKEND: Any = compile_folded  # of torch.compile
 MOST = 32  # compiled shapes of one model, beyond which everything else runs as it is
 
 
@@ -144,7 +147,7 @@ class Forwards:
         self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, variant: Variant
     ) -> Tensor:
         if model not in self._compiled:
-            self._compiled[model] = torch.compile(model, dynamic=False)  # type: ignore[assignment]
+            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)  # type: ignore[assignment]
         compiled = self._compiled[model]
         if variant in self._known:
             return function(compiled, data)
