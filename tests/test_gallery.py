@@ -43,15 +43,15 @@ def test_every_published_study_says_where_it_comes_from(name):
 def test_the_gallery_shows_these_numbers(name):
     frame = pd.read_parquet(ROOT / "results" / name / "all" / "results.parquet")
     accuracy = frame[(frame.metric == "accuracy") & (frame.subset != "")]
-    means = accuracy.groupby(["method", "variant", "split", "subset"]).value.mean()
+    means = accuracy.groupby(["method", "profile", "variant", "split", "subset"]).value.mean()
     gallery = ROOT / "docs" / "gallery" / name
     shown = pd.read_csv(gallery / "tables" / "accuracy.csv", keep_default_na=False)
     shown = shown[shown.train_forget_accuracy_mean != ""]
-    assert {(row.method, row.variant) for row in shown.itertuples()} == {key[:2] for key in means.index}
+    assert {(row.method, row.profile, row.variant) for row in shown.itertuples()} == {key[:3] for key in means.index}
     for row in shown.to_dict("records"):
         for split in ("train", "test"):
             for subset in ("forget", "adjacent", "remote"):
-                mean = means[row["method"], row["variant"], split, subset]
+                mean = means[row["method"], row["profile"], row["variant"], split, subset]
                 assert float(row[f"{split}_{subset}_accuracy_mean"]) == pytest.approx(mean)
     assert (gallery / "index.html").stat().st_size < 3e6
 

@@ -7,10 +7,12 @@ import time
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from tests.tiny import tiny
 from unweave import UsageError, Watch, unlearn
 from unweave.benchmarks import find_benchmark
+from unweave.cli import app
 from unweave.methods import METHODS
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
 from unweave.study.adjacency import regroup
@@ -260,10 +262,12 @@ def test_weights_go_when_nothing_needs_them_any_more(tmp_path, finished, keep, l
 def test_a_failed_cell_is_listed_and_the_rest_goes_on(tmp_path):
     cells = plan(["ga", "original"], seeds=1, grid={"learning_rate": ["1e30"]}, benchmark=tiny())
     store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
-    assert [failure["method"] for failure in store.failures()] == ["ga"]
+    assert [(failure["method"], failure["profile"]) for failure in store.failures()] == [("ga", "official")]
     assert {row["method"] for row in store.rows()} == {"original"}
-    run_study(tiny(), plan(["original"], seeds=1, benchmark=tiny()), tmp_path / "s", device="cpu")
+    others = plan(["original"], seeds=1, benchmark=tiny())
+    run_study(tiny(), others, tmp_path / "s", device="cpu")
     assert [failure["method"] for failure in store.failures()] == ["ga"]
+    assert (len(store.failures(cells)), store.failures(others)) == (1, [])
 
 
 def test_a_cell_that_another_process_died_of_is_left_to_the_next_start(tmp_path):
@@ -319,3 +323,19 @@ def test_originals_that_were_trained_otherwise_are_refused(tmp_path, finished):
     store = Store.create(tmp_path / "empty", "tiny", options={"forget": "first"})
     with pytest.raises(UsageError, match="has no original"):
         run_study(tiny(forget="first"), plan(["ga"], seeds=1), tmp_path / "t", device="cpu", originals=store.folder)
+
+
+def test_the_command_shows_profiles_apart_and_only_its_own_failures(tmp_path):
+    def study(*words):
+        return CliRunner().invoke(app.app, ["study", "digits", "--small", "--seeds", "1", "--out", str(out), *words])
+
+    out = tmp_path / "s"
+    failed = study("--methods", "ga", "--grid", "learning_rate=1e30")
+    assert failed.exit_code == 1
+    assert "1 of 1 cells failed" in str(failed.exception)
+    done = study("--methods", "ga,delete", "--profiles", "official,released")
+    assert done.exit_code == 0, done.output
+    assert "failed" not in done.output
+    for row in ("ga official", "ga released", "delete"):
+        assert row in done.stdout
+    assert "delete official" not in done.stdout

@@ -27,26 +27,31 @@ HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" f
 def table(name: str) -> str:
     """Return the table as Markdown: a row per method, means ± deviation over its seeds, in percent.
 
-    Variants of two-stage have a table of their own.
+    A method that was run with several profiles has a row for each. Variants of two-stage have a table of their own.
     """
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
     found = frame[(frame.metric == "accuracy") & ((frame.variant == "") | (frame.method != "two-stage"))]
-    grouped = found.groupby(["method", "variant", "split", "subset"]).value
-    means, deviations = grouped.mean(), grouped.std()
+    grouped = found.groupby(["method", "profile", "variant", "split", "subset"]).value
+    means, deviations, seeds = grouped.mean(), grouped.std(), grouped.count()
     paper = counterpart(name)
     printed = {row.method: row.values for row in reversed(printed_rows(paper)) if not row.settings} if paper else {}
-    failed = {(path.name.split(".")[0], "") for path in (RESULTS / name / "all" / "failed").glob("*.json")}
-    rows = {*zip(found.method, found.variant, strict=True), *failed}
+    rows = {(row.method, row.profile, row.variant) for row in found.itertuples()}
+    for path in (RESULTS / name / "all" / "failed").glob("*.json"):
+        cell = json.loads(path.read_text())
+        rows.add((cell["method"], cell["profile"], cell["variant"]))
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
-    for method, variant in sorted(rows, key=lambda row: (ORDER.index(row[0]) if row[0] in ORDER else len(ORDER), row)):
-        seeds = found[(found.method == method) & (found.variant == variant)].seed.nunique()
+    for row in sorted(rows, key=lambda row: (ORDER.index(row[0]) if row[0] in ORDER else len(ORDER), row)):
+        method, profile, variant = row
+        several = len({other[1] for other in rows if other[0] == method}) > 1
+        count = seeds.get((*row, *CELLS[0]), 0)
         cells = []
         for cell in CELLS:
-            ours = f"{100 * means[method, variant, *cell]:.1f}" if seeds else "failed"
-            ours += f"±{100 * deviations[method, variant, *cell]:.1f}" if seeds > 1 else ""
+            ours = f"{100 * means[*row, *cell]:.1f}" if count else "failed"
+            ours += f"±{100 * deviations[*row, *cell]:.1f}" if count > 1 else ""
             theirs = None if variant else printed.get(method, {}).get(cell)
             cells.append(ours + (f" ({100 * theirs.mean:.1f})" if theirs else ""))
-        lines.append(f"| {', '.join(filter(None, (method, variant)))} | {seeds} | {' | '.join(cells)} |")
+        words = ", ".join(filter(None, (method, profile if several else "", variant)))
+        lines.append(f"| {words} | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

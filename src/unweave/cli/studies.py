@@ -41,6 +41,7 @@ from unweave.study import (
     no_profile,
     plan,
     preset_cells,
+    profile_of,
     run_study,
     run_workers,
 )
@@ -151,11 +152,14 @@ def _asked_for(
 
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     """Print the table, what failed, and what is still to do."""
+    profiles = {(cell.method, cell.profile) for cell in cells}
+    several = {method for method, _ in profiles if sum(method == other for other, _ in profiles) > 1}
     rows: dict[str, list[Any]] = {}
     for cell in cells:
         if store.is_done(cell):
-            rows.setdefault(f"{cell.method} {cell.variant}".strip(), []).append(store.scores_of(cell.name))
-    done, failed = sum(map(store.is_done, cells)), store.failures()
+            parts = (cell.method, profile_of(cell) if cell.method in several else "", cell.variant)
+            rows.setdefault(" ".join(filter(None, parts)), []).append(store.scores_of(cell.name))
+    done, failed = sum(map(store.is_done, cells)), store.failures(cells)
     if as_json:
         content = {"out": str(store.folder), "table": str(store.table), "cells": len(cells), "done": done}
         typer.echo(json.dumps({**content, "failed": failed}))
@@ -168,7 +172,7 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     if any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
         say(f"{done} of {len(cells)} cells are done. The same command goes on.")
     if failed:
-        raise RunError(f"{len(failed)} cells failed; the others are in {store.table}.")
+        raise RunError(f"{len(failed)} of {len(cells)} cells failed; the others are in {store.table}.")
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
 
-from unweave.study.cells import Cell, each_once, no_profile, plan
+from unweave.study.cells import Cell, each_once, no_profile, plan, profile_of
 from unweave.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
 from unweave.study.progress import Progress
 from unweave.study.store import Store
@@ -19,6 +19,7 @@ __all__ = [
     "no_profile",
     "plan",
     "preset_cells",
+    "profile_of",
     "run_study",
     "run_workers",
 ]

@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from unweave.errors import UsageError
 from unweave.files import write_whole
-from unweave.study.cells import Cell
+from unweave.study.cells import Cell, profile_of
 from unweave.study.locks import Locks
 
 SCHEMA = 1
@@ -122,7 +122,7 @@ class Store:
 
     def note_failure(self, cell: Cell, error: Exception) -> None:
         """Keep what went wrong, so that the cell does not vanish from the table."""
-        content = {**_labels(cell), "error": str(error)}
+        content = {**_labels(cell), "profile": profile_of(cell), "error": str(error)}
         write_whole(self.failed / f"{cell.name}.json", (json.dumps(content, indent=2) + "\n").encode())
 
     def forget_failure(self, cell: Cell) -> None:
@@ -167,9 +167,11 @@ class Store:
         self.weights(name).unlink(missing_ok=True)
         shutil.rmtree(self.cells / name / "checkpoints", ignore_errors=True)
 
-    def failures(self) -> list[dict[str, Any]]:
-        """Return the failed cells with their errors."""
-        return [json.loads(path.read_text()) for path in sorted(self.failed.glob("*.json"))]
+    def failures(self, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
+        """Return the failed cells with their errors: all of the folder, or some."""
+        asked = None if cells is None else {cell.name for cell in cells}
+        paths = [path for path in sorted(self.failed.glob("*.json")) if asked is None or path.stem in asked]
+        return [json.loads(path.read_text()) for path in paths]
 
     def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
