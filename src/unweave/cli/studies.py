@@ -29,7 +29,7 @@ from unweave.cli.app import (
     words,
 )
 from unweave.errors import RunError, UsageError
-from unweave.report import accuracy_table, write_report
+from unweave.report import accuracy_table, compare, grid_table, grids, read_results, write_report
 from unweave.study import (
     PRESETS,
     Cell,
@@ -202,3 +202,31 @@ def report(
         return
     out_console.print(done.verdict, highlight=False, markup=False)
     out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command("compare")
+def compare_studies(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders that `unweave study` wrote.")],
+    baseline: Annotated[str, typer.Option(help="The method that others are compared with.")] = "two-stage",
+    variants: Annotated[bool, typer.Option("--variants", help="Also variants, such as another goal.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the tables (Markdown, LaTeX, CSV) and figures.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods over several studies, such as one for each class to forget: intervals and paired tests."""
+    studies = [read_results(folder) for folder in folders]
+    found = compare(studies, baseline=baseline, variants=variants)
+    tables = grids(found)
+    if out is not None:
+        from unweave.report.compare_files import write_comparison  # slow to import
+
+        write_comparison(found, studies, out)
+    if as_json:
+        typer.echo(json.dumps({"studies": found.studies, **{grid.name: grid.records for grid in tables}}))
+        return
+    for grid in tables:
+        out_console.print(grid_table(grid))
+        out_console.print()
+    if out is not None:
+        out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)

@@ -3,7 +3,19 @@
 ``write_report(Path("my-study"))`` writes ``my-study/report/``, with ``index.html`` to look at or to mail.
 """
 
-from unweave.report.tables import accuracy_table
+from unweave.report.compare import Comparison, compare, grids
+from unweave.report.results import Results, read_results
+from unweave.report.tables import accuracy_table, grid_table
 from unweave.report.write import Report, write_report
 
-__all__ = ["Report", "accuracy_table", "write_report"]
+__all__ = [
+    "Comparison",
+    "Report",
+    "Results",
+    "accuracy_table",
+    "compare",
+    "grid_table",
+    "grids",
+    "read_results",
+    "write_report",
+]

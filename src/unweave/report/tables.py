@@ -9,6 +9,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from unweave.report.grids import Grid
+
 COLUMNS = tuple((part, subset) for part in ("train", "test") for subset in ("forget", "adjacent", "remote"))
 
 
@@ -39,4 +41,25 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     for name, scores in rows.items():
         cells = [percent([score[part][subset]["accuracy"] for score in scores]) for part, subset in COLUMNS]
         table.add_row(name, *cells)
+    return table
+
+
+def grid_table(grid: Grid) -> Table:
+    """Return a table of a report for the terminal, as narrow as can be."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        title=grid.title,
+        title_justify="left",
+        caption=" ".join(grid.notes),
+        caption_justify="left",
+    )
+    table.add_column("", overflow="fold", min_width=10)
+    for column in grid.columns:
+        heading = " ".join(filter(None, (column.section, column.heading)))
+        table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for row in grid.rows:
+        table.add_row(row.name, *(entry.text.replace(" ", "\n", 1) for entry in row.entries))
     return table

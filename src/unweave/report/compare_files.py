@@ -1,0 +1,81 @@
+"""The files of a comparison: its tables, and the planes under both goals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from unweave.errors import UsageError
+from unweave.report.compare import ERASE, PLANES, RETRAIN, Comparison, Measure, estimate, grids, units
+from unweave.report.drawing import new_figure, style
+from unweave.report.formats import comma_separated, latex, markdown
+from unweave.report.looks import GREY, looks
+from unweave.report.results import Group, Results
+
+TITLES = {ERASE: "erase: up and left is better", RETRAIN: "as if never trained: the cross is best"}
+
+
+def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
+    """Write the tables (Markdown, LaTeX, CSV) and the planes (PNG, SVG) into a folder, which may hold earlier ones."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file. Choose another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for grid in grids(found):
+        for suffix, write in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
+            files.append(folder / f"{grid.name}.{suffix}")
+            files[-1].write_text(write(grid), encoding="utf-8")
+    with mpl.rc_context(style()):  # type: ignore[arg-type]  # its keys are a literal of every setting
+        figure = planes(found, studies)
+        for suffix in ("png", "svg"):
+            files.append(folder / f"compare-planes.{suffix}")
+            figure.savefig(files[-1], dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+    return files
+
+
+def planes(found: Comparison, studies: Sequence[Results]) -> Figure:
+    """Draw every method's forget and adjacent accuracy, against the original and against retrained models."""
+    goals = [goal for goal in PLANES if any(_point(studies, group, PLANES[goal]) for group in found.names)]
+    figure = new_figure(4.6 * len(goals) + 1.8, 4.4)
+    axes = figure.subplots(1, len(goals), squeeze=False)[0]
+    shown = looks(list(found.names))
+    for axis, goal in zip(axes, goals, strict=True):
+        points = {group: point for group in found.names if (point := _point(studies, group, PLANES[goal]))}
+        for group, ((x, across), (y, up)) in points.items():
+            look = shown[group]
+            axis.errorbar(
+                x,
+                y,
+                xerr=across,
+                yerr=up,
+                fmt=look.marker,
+                color=look.colour,
+                markerfacecolor="white" if look.hollow else look.colour,
+                elinewidth=0.8,
+                label=found.names[group],
+            )
+        # An interval of one unsteady method would squeeze all others together: it may leave the picture.
+        axis.set_xlim(*_limits([x for (x, _), _ in points.values()]))
+        axis.set_ylim(*_limits([y for _, (y, _) in points.values()]))
+        if goal == RETRAIN:
+            axis.plot([0], [0], "+", color=GREY, markersize=14)
+        axis.set_title(TITLES[goal])
+        axis.set_xlabel(PLANES[goal][0].words)
+        axis.set_ylabel(PLANES[goal][1].words)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    return figure
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    margin = max(5.0, 0.1 * (max(values) - min(values)))
+    return min(values) - margin, max(values) + margin
+
+
+def _point(studies: Sequence[Results], group: Group, axes: tuple[Measure, Measure]) -> list[tuple[float, float]] | None:
+    """Return mean and reach of the interval along both axes, in percent."""
+    found = [estimate(list(units(studies, group, measure).values())) for measure in axes]
+    return [(100 * one.mean, 100 * (one.reach or 0)) for one in found if one] if all(found) else None

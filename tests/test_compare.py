@@ -1,0 +1,105 @@
+"""Methods compared over several studies: what a mean is over, its interval, and the paired test."""
+
+import json
+import statistics
+
+import pandas as pd
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from unweave import UsageError
+from unweave.cli import app
+from unweave.report import compare, grids, read_results
+from unweave.study import Store
+
+FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
+
+
+def study(folder, name, methods, *, benchmark="tiny"):
+    """Write a study with two seeds; of each method (forget, adjacent, remote) on test data, for every seed."""
+    store = Store.create(folder / name, benchmark, options={"forget": name})
+    rows = [
+        {"method": method, "profile": "official", "variant": "", "seed": seed, "split": "test"}
+        | {
+            "benchmark": benchmark,
+            "subset": subset,
+            "metric": "accuracy",
+            "value": float(value),
+            "low": None,
+            "high": None,
+        }
+        for method, seeds in methods.items()
+        for seed, values in enumerate(seeds)
+        for subset, value in zip(("forget", "adjacent", "remote"), values, strict=True)
+    ]
+    pd.DataFrame(rows).to_parquet(store.table)
+    return read_results(folder / name)
+
+
+def two_studies(tmp_path, **more):
+    original = [(0.9, 0.8, 0.9), (0.9, 0.9, 0.9)]
+    baseline = [(0.0, 0.7, 0.9), (0.0, 0.8, 0.9)]
+    return [
+        study(
+            tmp_path,
+            name,
+            {"original": original, "two-stage": baseline, "unweave": [(f, 0.8, 0.9) for f in forget], **more},
+        )
+        for name, forget in FORGET.items()
+    ]
+
+
+def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
+    found = compare(two_studies(tmp_path))
+    group = next(group for group in found.names if group.method == "unweave")
+    own, apart = found.own[group]["test_forget"], found.difference[group]["test_forget"]
+    means = [statistics.fmean(values) for values in FORGET.values()]
+    assert own.mean == pytest.approx(statistics.fmean(means))
+    assert own.reach == pytest.approx(stats.t.ppf(0.975, 1) * statistics.stdev(means) / 2**0.5)
+    assert apart.p == pytest.approx(stats.ttest_rel(means, [0.0, 0.0]).pvalue)
+    # against the original of the same seed: 0 and −0.1
+    assert found.own[group]["adjacent"].mean == pytest.approx(-0.05)
+    assert found.own[group]["erase_score"].mean == pytest.approx(
+        statistics.fmean(statistics.harmonic_mean([1 - f, 0.8, 0.9]) for values in FORGET.values() for f in values)
+    )
+    assert found.seeds[group] == 4
+
+
+def test_one_study_is_compared_over_its_seeds(tmp_path):
+    found = compare(two_studies(tmp_path)[:1])
+    group = next(group for group in found.names if group.method == "unweave")
+    assert found.difference[group]["test_forget"].p == pytest.approx(stats.ttest_rel(FORGET["one"], [0.0, 0.0]).pvalue)
+    assert "seeds of one study" in grids(found)[0].notes[0]
+
+
+def test_equal_runs_differ_by_nothing_and_a_constant_difference_is_certain(tmp_path):
+    found = compare(two_studies(tmp_path, pgd=[(0.0, 0.7, 0.9)] * 2, ft=[(0.5, 0.7, 0.9)] * 2))
+    by_method = {group.method: of["test_forget"] for group, of in found.difference.items()}
+    assert (by_method["pgd"].mean, by_method["pgd"].p) == (0, 1)
+    assert (by_method["ft"].mean, by_method["ft"].p) == (0.5, 0)
+
+
+def test_wrong_studies_are_refused(tmp_path):
+    studies = two_studies(tmp_path)
+    with pytest.raises(UsageError, match="given twice"):
+        compare([studies[0], studies[0]])
+    with pytest.raises(UsageError, match="no method 'scrub'"):
+        compare(studies, baseline="scrub")
+    other = study(tmp_path, "three", {"original": [(1, 1, 1)]}, benchmark="other")
+    with pytest.raises(UsageError, match=r"different benchmarks \(tiny, other\)"):
+        compare([studies[0], other])
+
+
+def test_the_command_prints_and_writes_the_tables(tmp_path):
+    two_studies(tmp_path)
+    folders = [str(tmp_path / name) for name in FORGET]
+    done = CliRunner().invoke(app.app, ["compare", *folders, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "2 studies (4 runs of a method)" in " ".join(done.stdout.split())
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".tex", ".csv", ".png", ".svg"}
+    told = json.loads(CliRunner().invoke(app.app, ["compare", *folders, "--json"]).stdout)
+    assert told["studies"] == ["tiny forget=one", "tiny forget=two"]
+    row = next(row for row in told["compare-erase-paired"] if row["method"] == "unweave")
+    assert row["test_forget_mean"] == pytest.approx(0.09)
+    assert "gradients_mean" not in row
