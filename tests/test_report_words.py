@@ -50,7 +50,9 @@ def test_the_verdict_admits_what_it_cannot_say(tmp_path):
 
     one = {("one", ""): (0.5, 0.7, 0.9)}
     assert "the original model is not part of this study" in said("a", one)
-    assert "No method keeps the neighbours" in said("b", {("original", ""): (1.0, 0.99, 0.99), **one})
+    alone = {("original", ""): (1.0, 0.99, 0.99), **one}
+    assert "does not keep the neighbours: it loses" in said("b", alone)
+    assert "No method keeps the neighbours: the gentlest, " in said("b2", {**alone, ("other", ""): (0.0, 0.1, 0.9)})
     assert "holds no retrained model" in said("c", one)
     assert "No unlearning method" in said("d", {("original", ""): (1.0, 0.99, 0.99)})
     gentle = {("original", ""): (1.0, 0.99, 0.99), ("one", ""): (0.5, 0.99, 0.99)}

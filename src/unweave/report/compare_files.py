@@ -9,7 +9,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from unweave.errors import UsageError
-from unweave.report.compare import ERASE, PLANES, RETRAIN, Comparison, Measure, estimate, grids, units
+from unweave.report.compare import Comparison, estimate, grids, units
+from unweave.report.compare_measures import ERASE, PLANES, RETRAIN, Measure
 from unweave.report.drawing import new_figure, style
 from unweave.report.formats import comma_separated, latex, markdown
 from unweave.report.looks import GREY, looks

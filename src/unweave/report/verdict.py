@@ -56,10 +56,12 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
     if not keeping:
         least = min(methods, key=lambda group: lost(results, group, original, ("adjacent",)))
         drop = _points(lost(results, least, original, ("adjacent",)))
-        headline = (
-            f"No method keeps the neighbours: the gentlest, {results.label(least)}, loses {drop} of adjacent accuracy "
-            f"and still recognises {_percent(_forget(results, least))} of the forget samples."
-        )
+        name = results.label(least)
+        who = f"{name} does not keep the neighbours: it"
+        if len(methods) > 1:
+            who = f"No method keeps the neighbours: the gentlest, {name},"
+        still = _percent(_forget(results, least))
+        headline = f"{who} loses {drop} of adjacent accuracy and still recognises {still} of the forget samples."
         return Verdict(headline, _groups_of_loss(results, methods, original))
     winner = min(keeping, key=lambda group: _order(results, group))
     left = _forget(results, winner) or 0.0
