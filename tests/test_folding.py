@@ -80,3 +80,14 @@ def test_statistics_that_are_not_frozen_stay():
     run(torch.randn(4, 2, 6, 6, dtype=torch.float64))
     assert folded == [0]
     assert not torch.equal(model[1].running_mean, before)
+
+
+def test_normalisation_in_a_wider_type_is_folded_too():
+    model = lively(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))).float()
+    model[0].bfloat16()
+    data = torch.randn(4, 2, 6, 6, dtype=torch.bfloat16)
+    run, folded = traced(model)
+    found, expected = outcome(model, run, data), outcome(model, model, data)
+    assert (folded, found[0].dtype) == ([1], torch.bfloat16)
+    for one, other in zip([found[0], *found[1]], [expected[0], *expected[1]], strict=True):
+        assert (one - other).abs().max() < 0.05 * other.abs().max()

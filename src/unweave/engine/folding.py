@@ -88,6 +88,8 @@ def _folded(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
         offset = -mean * factor if bias is None else (bias - mean) * factor
         if shift is not None:
             offset = offset + shift
-        return convolution(data, weight * factor.reshape(-1, *[1] * (weight.dim() - 1)), offset, *more, **others)
+        weights = weight * factor.reshape(-1, *[1] * (weight.dim() - 1))
+        # Statistics may be kept in a wider type than weights.
+        return convolution(data, weights.to(weight.dtype), offset.to(weight.dtype), *more, **others)
 
     return run
