@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from unweave.report import compare, grids, read_results
+from unweave.report.formats import comma_separated
 from unweave.study import PRESETS
 from unweave.study.store import COLUMNS
 
@@ -54,6 +57,18 @@ def test_the_gallery_shows_these_numbers(name):
                 mean = means[row["method"], row["profile"], row["variant"], split, subset]
                 assert float(row[f"{split}_{subset}_accuracy_mean"]) == pytest.approx(mean)
     assert (gallery / "index.html").stat().st_size < 3e6
+
+
+@pytest.mark.parametrize("name", ["digits-each", "digits-each-retrain"])
+def test_a_comparison_shows_these_numbers(name):
+    folders = sorted((ROOT / "results" / "digits" / name.removeprefix("digits-")).iterdir())
+    assert len(folders) == 10
+    for start in (json.loads((folder / "provenance.json").read_text())["runs"] for folder in folders):
+        assert all(len(run["commit"]) == 40 for run in start)
+    found = compare([read_results(folder) for folder in folders], variants=True)
+    for grid in grids(found):
+        shown = pd.read_csv(ROOT / "docs" / "gallery" / name / f"{grid.name}.csv")
+        pd.testing.assert_frame_equal(shown, pd.read_csv(io.StringIO(comma_separated(grid))), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
