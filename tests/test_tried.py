@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "what-we-tried.md"
-RESULTS = ROOT / "results" / "digits" / "tried"
+RESULTS = ROOT / "results"
 
 
 @pytest.fixture
@@ -20,10 +20,14 @@ def tried(monkeypatch):
     return importlib.import_module("tried")
 
 
-@pytest.mark.parametrize("table", ["erase", "dial", "references"])
-def test_the_page_shows_what_was_measured(tried, table):
-    assert tried.show(table, RESULTS) in PAGE.read_text()
-    told = json.loads((RESULTS / "provenance.json").read_text())[table]
+@pytest.mark.parametrize(
+    ("benchmark", "table"),
+    [("digits", "erase"), ("digits", "dial"), ("digits", "references"), ("fashion-mnist", "fashion")],
+)
+def test_the_page_shows_what_was_measured(tried, benchmark, table):
+    folder = RESULTS / benchmark / "tried"
+    assert tried.show(table, folder) in PAGE.read_text()
+    told = json.loads((folder / "provenance.json").read_text())[table]
     assert len(told["commit"]) == 40, "the source was changed when it was measured"
     assert told["command"].startswith(f"python tools/tried.py {table} ")
 
