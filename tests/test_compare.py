@@ -63,7 +63,7 @@ def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
     assert found.own[group]["erase_score"].mean == pytest.approx(
         statistics.fmean(statistics.harmonic_mean([1 - f, 0.8, 0.9]) for values in FORGET.values() for f in values)
     )
-    assert found.seeds[group] == 4
+    assert found.runs[group] == 4
 
 
 def test_one_study_is_compared_over_its_seeds(tmp_path):
@@ -103,3 +103,10 @@ def test_the_command_prints_and_writes_the_tables(tmp_path):
     row = next(row for row in told["compare-erase-paired"] if row["method"] == "unweave")
     assert row["test_forget_mean"] == pytest.approx(0.09)
     assert "gradients_mean" not in row
+
+
+def test_without_original_and_retrained_models_there_is_no_plane(tmp_path):
+    study(tmp_path, "one", {"two-stage": [(0.0, 0.7, 0.9)], "unweave": [(0.0, 0.8, 0.9)]})
+    done = CliRunner().invoke(app.app, ["compare", str(tmp_path / "one"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".tex", ".csv"}

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from unweave.report import Group, label
 from unweave.report.printed import counterpart, printed_rows
+from unweave.split import SUBSETS
+from unweave.tuning.objectives import erase_score
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
@@ -35,23 +38,20 @@ def table(name: str) -> str:
     means, deviations, seeds = grouped.mean(), grouped.std(), grouped.count()
     paper = counterpart(name)
     printed = {row.method: row.values for row in reversed(printed_rows(paper)) if not row.settings} if paper else {}
-    rows = {(row.method, row.profile, row.variant) for row in found.itertuples()}
+    rows = {Group(row.method, row.profile, row.variant) for row in found.itertuples()}
     for path in (RESULTS / name / "all" / "failed").glob("*.json"):
         cell = json.loads(path.read_text())
-        rows.add((cell["method"], cell["profile"], cell["variant"]))
+        rows.add(Group(cell["method"], cell["profile"], cell["variant"]))
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
     for row in sorted(rows, key=lambda row: (ORDER.index(row[0]) if row[0] in ORDER else len(ORDER), row)):
-        method, profile, variant = row
-        several = len({other[1] for other in rows if other[0] == method}) > 1
         count = seeds.get((*row, *CELLS[0]), 0)
         cells = []
         for cell in CELLS:
             ours = f"{100 * means[*row, *cell]:.1f}" if count else "failed"
             ours += f"±{100 * deviations[*row, *cell]:.1f}" if count > 1 else ""
-            theirs = None if variant else printed.get(method, {}).get(cell)
+            theirs = None if row.variant else printed.get(row.method, {}).get(cell)
             cells.append(ours + (f" ({100 * theirs.mean:.1f})" if theirs else ""))
-        words = ", ".join(filter(None, (method, profile if several else "", variant)))
-        lines.append(f"| {words} | {count} | {' | '.join(cells)} |")
+        lines.append(f"| {label(row, rows)} | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -104,8 +104,7 @@ def scores(study: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for (method, _), rows in plain.groupby(["method", "seed"]):
         of = dict(zip(rows.subset, rows.value, strict=True))
-        kept = [max(value, 0.0) for value in (1 - of["forget"], of["adjacent"], of["remote"])]
-        found.setdefault(method, []).append(statistics.harmonic_mean(kept))
+        found.setdefault(method, []).append(erase_score(**{subset: of[subset] for subset in SUBSETS}))
     return found
 
 

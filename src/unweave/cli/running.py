@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -143,7 +143,7 @@ def run(
     # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
-    fast = {"precision": precision, "compile": compile_}
+    fast: dict[str, Any] = {"precision": precision, "compile": compile_}  # checked above
     task = task_source.load()
     for part in (task.train, task.test):
         part.samples.keep_data = keep_data  # type: ignore[assignment]
@@ -156,11 +156,11 @@ def run(
         original = load_weights(task_source.initial(seed), after).eval()
         earlier = [forgotten_by(after, train)]
     else:
-        original = task_source.train(task, seed=seed, device=device, **fast)  # type: ignore[arg-type]
+        original = task_source.train(task, seed=seed, device=device, **fast)
 
     def briefly() -> Result:
         kept = train.after(*earlier) if earlier else train
-        return task_source.train_briefly(original, kept, seed=seed, device=device, **fast)  # type: ignore[arg-type]
+        return task_source.train_briefly(original, kept, seed=seed, device=device, **fast)
 
     result = unlearn(
         original,
@@ -185,7 +185,7 @@ def run(
         watch=Watch() if watch else None,
         track=words(track),
         about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
-        **fast,  # type: ignore[arg-type]
+        **fast,
         **values,
     )
     if as_json:

@@ -29,7 +29,7 @@ from unweave.cli.app import (
     words,
 )
 from unweave.errors import RunError, UsageError
-from unweave.report import accuracy_table, compare, grid_table, grids, read_results, write_report
+from unweave.report import Group, accuracy_table, compare, grid_table, grids, label, read_results, write_report
 from unweave.study import (
     PRESETS,
     Cell,
@@ -152,13 +152,11 @@ def _asked_for(
 
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     """Print the table, what failed, and what is still to do."""
-    profiles = {(cell.method, cell.profile) for cell in cells}
-    several = {method for method, _ in profiles if sum(method == other for other, _ in profiles) > 1}
+    groups = {cell: Group(cell.method, profile_of(cell), cell.variant) for cell in cells}
     rows: dict[str, list[Any]] = {}
-    for cell in cells:
+    for cell, group in groups.items():
         if store.is_done(cell):
-            parts = (cell.method, profile_of(cell) if cell.method in several else "", cell.variant)
-            rows.setdefault(" ".join(filter(None, parts)), []).append(store.scores_of(cell.name))
+            rows.setdefault(label(group, groups.values()), []).append(store.scores_of(cell.name))
     done, failed = sum(map(store.is_done, cells)), store.failures(cells)
     if as_json:
         content = {"out": str(store.folder), "table": str(store.table), "cells": len(cells), "done": done}

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from unweave.errors import UsageError, unknown
-from unweave.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, Measure
+from unweave.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, Measure, ValueOf
 from unweave.report.grids import Column, Entry, Grid, Row
 from unweave.report.measures import number
-from unweave.report.results import Group, Results
+from unweave.report.results import Group, Results, label
 
 LEVEL = 0.95
 
@@ -70,7 +70,7 @@ class Comparison:
     studies: tuple[str, ...]
     baseline: Group
     names: dict[Group, str]
-    seeds: dict[Group, int]  # runs in all studies
+    runs: dict[Group, int]  # in all studies together
     own: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
     difference: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
 
@@ -93,17 +93,14 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
             if group in results.values and (variants or not results.is_extra(group))
         )
     )
-    profiles: dict[str, set[str]] = {}
-    for group in groups:
-        profiles.setdefault(group.method, set()).add(group.profile)
-    names = {group: _label(group, several=len(profiles[group.method]) > 1) for group in groups}
+    names = {group: label(group, groups) for group in groups}
     chosen = next((group for group, name in names.items() if name == baseline), None)
     if chosen is None:
         raise unknown("method", baseline, names.values())
-    seeds = {group: sum(len(results.seeds_of(group)) for results in studies) for group in groups}
-    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, seeds)
+    runs = {group: sum(len(results.seeds_of(group)) for results in studies) for group in groups}
+    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, runs)
     for measure in MEASURES:
-        every = {group: units(studies, group, measure) for group in groups}
+        every = {group: units(studies, group, measure.value) for group in groups}
         for group, values in every.items():
             own = estimate(list(values.values()))
             if own is None:
@@ -116,16 +113,12 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     return found
 
 
-def _label(group: Group, *, several: bool) -> str:
-    return " ".join(filter(None, (group.method, group.profile if several else "", group.variant)))
-
-
-def units(studies: Sequence[Results], group: Group, measure: Measure) -> dict[tuple[int, int], float]:
+def units(studies: Sequence[Results], group: Group, value_of: ValueOf) -> dict[tuple[int, int], float]:
     """Return the values that a mean is over: of each study, or of each seed where there is one study."""
     found: dict[tuple[int, int], list[float]] = {}
     for place, results in enumerate(studies):
         for seed in results.seeds_of(group):
-            value = measure.value(results, group, seed)
+            value = value_of(results, group, seed)
             if value is not None:
                 found.setdefault((place, -1) if len(studies) > 1 else (place, seed), []).append(value)
     return {unit: statistics.fmean(values) for unit, values in found.items()}
@@ -134,7 +127,7 @@ def units(studies: Sequence[Results], group: Group, measure: Measure) -> dict[tu
 def grids(found: Comparison) -> list[Grid]:
     """Return the tables: one for each goal, and the differences from the baseline."""
     over = f"{len(found.studies)} studies" if len(found.studies) > 1 else "the seeds of one study"
-    runs = sorted({count for group, count in found.seeds.items() if not group.is_reference})
+    runs = sorted({count for group, count in found.runs.items() if not group.is_reference})
     over += f" ({runs[0]} runs of a method)" if len(runs) == 1 else f" ({runs[0]} to {runs[-1]} runs of a method)"
     note = f"Mean ± 95% interval over {over}; ↓ lower is better, ↑ higher."
     tables = []
@@ -168,7 +161,7 @@ def _grid(
         if not of:
             continue
         cells = []
-        record: dict[str, Any] = {**group._asdict(), "runs": found.seeds[group]}
+        record: dict[str, Any] = {**group._asdict(), "runs": found.runs[group]}
         for measure in shown:
             one = of.get(measure.name)
             cells.append(Entry(one.text(measure.metric, signed=signed) if one else "–"))

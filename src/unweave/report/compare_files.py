@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from unweave.errors import UsageError
 from unweave.report.compare import Comparison, estimate, grids, units
-from unweave.report.compare_measures import ERASE, PLANES, RETRAIN, Measure
+from unweave.report.compare_measures import ERASE, PLANES, RETRAIN, Plane
 from unweave.report.drawing import new_figure, style
 from unweave.report.formats import comma_separated, latex, markdown
 from unweave.report.looks import GREY, looks
@@ -30,21 +30,27 @@ def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path
             files.append(folder / f"{grid.name}.{suffix}")
             files[-1].write_text(write(grid), encoding="utf-8")
     with mpl.rc_context(style()):  # type: ignore[arg-type]  # its keys are a literal of every setting
-        figure = planes(found, studies)
-        for suffix in ("png", "svg"):
-            files.append(folder / f"compare-planes.{suffix}")
-            figure.savefig(files[-1], dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+        if (figure := planes(found, studies)) is not None:
+            for suffix in ("png", "svg"):
+                files.append(folder / f"compare-planes.{suffix}")
+                figure.savefig(files[-1], dpi=150, metadata={"Date": None} if suffix == "svg" else None)
     return files
 
 
-def planes(found: Comparison, studies: Sequence[Results]) -> Figure:
-    """Draw every method's forget and adjacent accuracy, against the original and against retrained models."""
-    goals = [goal for goal in PLANES if any(_point(studies, group, PLANES[goal]) for group in found.names)]
-    figure = new_figure(4.6 * len(goals) + 1.8, 4.4)
-    axes = figure.subplots(1, len(goals), squeeze=False)[0]
+def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
+    """Draw every method's forget and adjacent accuracy, against the original and against retrained models.
+
+    None where the studies have neither.
+    """
+    every = {goal: {group: _point(studies, group, plane) for group in found.names} for goal, plane in PLANES.items()}
+    drawn = {goal: {group: point for group, point in points.items() if point} for goal, points in every.items()}
+    drawn = {goal: points for goal, points in drawn.items() if points}
+    if not drawn:
+        return None
+    figure = new_figure(4.6 * len(drawn) + 1.8, 4.4)
+    axes = figure.subplots(1, len(drawn), squeeze=False)[0]
     shown = looks(list(found.names))
-    for axis, goal in zip(axes, goals, strict=True):
-        points = {group: point for group in found.names if (point := _point(studies, group, PLANES[goal]))}
+    for axis, (goal, points) in zip(axes, drawn.items(), strict=True):
         for group, ((x, across), (y, up)) in points.items():
             look = shown[group]
             axis.errorbar(
@@ -64,8 +70,9 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure:
         if goal == RETRAIN:
             axis.plot([0], [0], "+", color=GREY, markersize=14)
         axis.set_title(TITLES[goal])
-        axis.set_xlabel(PLANES[goal][0].words)
-        axis.set_ylabel(PLANES[goal][1].words)
+        (across_words, _), (up_words, _) = PLANES[goal]
+        axis.set_xlabel(across_words)
+        axis.set_ylabel(up_words)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     return figure
@@ -76,7 +83,7 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return min(values) - margin, max(values) + margin
 
 
-def _point(studies: Sequence[Results], group: Group, axes: tuple[Measure, Measure]) -> list[tuple[float, float]] | None:
+def _point(studies: Sequence[Results], group: Group, plane: Plane) -> list[tuple[float, float]] | None:
     """Return mean and reach of the interval along both axes, in percent."""
-    found = [estimate(list(units(studies, group, measure).values())) for measure in axes]
+    found = [estimate(list(units(studies, group, value_of).values())) for _, value_of in plane]
     return [(100 * one.mean, 100 * (one.reach or 0)) for one in found if one] if all(found) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,17 @@ class Group(NamedTuple):
         {'alpha': '0', 'adjacency': 'neighbours'}
         """
         return dict(part.partition("=")[::2] for part in self.variant.split())
+
+
+def label(group: Group, among: Iterable[Group]) -> str:
+    """Return a group's name: its method, its profile where there are several among the others, and its variant.
+
+    >>> tuned, other = Group("ft", "tuned", ""), Group("ft", "official", "epochs=3")
+    >>> label(tuned, [tuned]), label(tuned, [tuned, other]), label(other, [tuned, other])
+    ('ft', 'ft tuned', 'ft official epochs=3')
+    """
+    profiles = {other.profile for other in among if other.method == group.method and other.profile}
+    return " ".join(filter(None, (group.method, group.profile if len(profiles) > 1 else "", group.variant)))
 
 
 class Failure(NamedTuple):
@@ -117,10 +128,13 @@ class Results:
         return sorted({seed for places in self.values.values() for found in places.values() for seed in found})
 
     def label(self, group: Group) -> str:
-        """Return the group's name: its method, its profile where the study has several, and its variant."""
-        profiles = {other.profile for other in self.groups if other.method == group.method and other.profile}
-        shown = group.profile if len(profiles) > 1 else ""
-        return " ".join(part for part in (group.method, shown, group.variant) if part)
+        """Return the group's name in this study."""
+        return label(group, self.groups)
+
+    def value(self, group: Group | None, place: Place, seed: int) -> float | None:
+        """Return what one run measured, or None."""
+        found = self.values.get(group, {}).get(place, {}).get(seed) if group else None
+        return None if found is None else found.value
 
     def is_extra(self, group: Group) -> bool:
         """Tell whether it is a variant of a method that the study also ran as it is: no rival of the other methods."""

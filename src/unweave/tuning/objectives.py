@@ -27,8 +27,16 @@ def accuracies(found: Answers) -> dict[str, float]:
 
 def erase(found: Answers, retrained: Answers) -> float:
     """Return the score for the goal *erase*; a retrained model has no say."""
-    of = accuracies(found)
-    return statistics.harmonic_mean([1 - of["forget"], of["adjacent"], of["remote"]])
+    return erase_score(**accuracies(found))
+
+
+def erase_score(*, forget: float, adjacent: float, remote: float) -> float:
+    """Return the score for the goal *erase* of three accuracies.
+
+    >>> erase_score(forget=0.0, adjacent=1.0, remote=0.5)
+    0.75
+    """
+    return statistics.harmonic_mean([1 - forget, adjacent, remote])
 
 
 def as_retrained(found: Answers, retrained: Answers) -> float:
