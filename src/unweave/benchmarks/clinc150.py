@@ -100,7 +100,7 @@ WITHOUT_MOMENTUM = {**TWO_STAGE, "stage2_learning_rate": 1e-3}
 SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
-    "unweave": {"default": {"learning_rate": 1e-3, "batch_size": 64, "remote_batch": 256}},
+    "unweave": {"default": {"batch_size": 64, "remote_batch": 256}},
     **{name: {"official": values} for name, values in FOR_ENCODERS.items()},
 }
 

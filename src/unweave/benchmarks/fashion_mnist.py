@@ -152,7 +152,7 @@ WITHOUT_MOMENTUM = {**TWO_STAGE, "stage2_learning_rate": 1e-3}
 SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
-    "unweave": {"default": {"batch_size": 256, "remote_batches": 2}},
+    "unweave": {"default": {"batch_size": 256}},
 }
 
 

@@ -154,7 +154,7 @@ PROFILES: MethodSettings = {
 SETTINGS: MethodSettings = {
     **{name: {"official": values, **PROFILES.get(name, {})} for name, values in FOR_ENCODERS.items()},
     **{name: PROFILES[name] for name in ("two-stage", "pgd", "ssd")},
-    "unweave": {"default": {"learning_rate": 1e-3, "target": 5.0, "batch_size": 64, "remote_batch": 256}},
+    "unweave": {"default": {"target": 5.0, "batch_size": 64, "remote_batch": 256}},
 }
 
 

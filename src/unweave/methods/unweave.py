@@ -24,7 +24,7 @@ Whenever the constraint holds, the accuracy is at most b, certified by the losse
 
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
-    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   v ← min(1, σ ‖θ₀‖ / η ‖v‖) v
+    tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   v ← min(1, λ ‖θ₀‖ / η ‖v‖) v
                θ ← θ − c η v
     restoring  θ ← θ − min(β (S − τ)₊ / ‖g‖², q ρ ‖θ₀‖ / ‖g‖) g
 
@@ -32,12 +32,12 @@ The tangent step leaves S as it is to first order, ⟨v, g⟩ = 0. The restoring
 first order it takes the share β of what is too much, however long the tangent step is. If S bends upwards by at most M
 (that is, S(θ + δ) ≤ S(θ) + ⟨g, δ⟩ + M ‖δ‖²/2), one step whose restoring part q ρ does not shorten gives
 
-    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c σ ‖θ₀‖ the length of the tangent step
+    S − τ  ≤  (1 − β)(S − τ)₊ + M (t² + β² (S − τ)₊² / ‖g‖²) / 2,     t ≤ c λ ‖θ₀‖ the length of the tangent step
 
 so S settles within a distance of order t² of τ and, as c falls from 1 to 0 along a cosine, on it. At the start S is far
 above τ and the length of the restoring step is bounded by ρ, relative to the weights: forgetting takes some tens of
 steps, during which adjacent and remote data are repaired as they are hurt, instead of afterwards. A bound on the
-velocity, σ, is what makes η uncritical: just after something was forgotten gradients are large, and η and momentum
+velocity, λ, is what makes η uncritical: just after something was forgotten gradients are large, and η and momentum
 alone would throw the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to
 avoid, so a loss that rose is pulled back.
 
@@ -45,7 +45,9 @@ avoid, so a loss that rose is pulled back.
 the loss rises, and a first step of full length can destroy remote data beyond repair. So a restoring step has the share
 q of its longest length. q begins at 1/64; with the remote loss no more than κ log n above that of the first step it
 doubles, up to 1, and else it halves: forgetting waits until what it broke is repaired. It does not wait for ever, for
-the constraint comes first: after the share p of all steps, q is p² at least.
+the constraint comes first: after the share p of all steps, q is p² at least. Tangent steps follow the same trust,
+λ = (1 − q) σ + q ρ: short repairs while remote data is hurt, and steps as long as the restoring ones once it is well,
+so that a run of few steps comes as far as it has to.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
 much of it, taught by adjacent data. There the forget losses have a distribution R of their own, and the constraint is
@@ -113,10 +115,13 @@ class UnweaveSettings(Settings):
         0.005,
         above=0,
         search=Around(5),
-        help="Longest restoring step, relative to the length of the weights; ρ.",
+        help="Longest step of either kind while remote data is well, relative to the length of the weights; ρ.",
     )
     stride: float = setting(
-        0.002, above=0, search=Around(5), help="Longest tangent step, relative to the length of the weights; σ."
+        0.002,
+        above=0,
+        search=Around(5),
+        help="Longest tangent step while remote data is hurt, relative to the length of the weights; σ.",
     )
     patience: float = setting(
         0.1,
@@ -126,7 +131,7 @@ class UnweaveSettings(Settings):
     epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
-    remote_batches: int = setting(4, at_least=1, help="Remote batches per step, one pass at most.")
+    remote_batches: int = setting(1, at_least=1, help="Remote batches per step, one pass at most.")
     forget_batch: int = setting(512, at_least=1, help="Forget samples per batch; a step takes all of them.")
     normalisation: Literal["eval", "train"] = setting(
         "eval", help="Mode of normalisation layers and dropout; training mode breaks the bound."
@@ -186,11 +191,12 @@ class Constrained(Phase):
         distance, uphill = self._distance()
         self.velocity = remove_span(direction, [uphill], in_place=True)
         speed, steepness = gram_matrix([self.velocity, uphill]).diagonal().sqrt()
-        held = torch.where(speed > 0, (s.stride * self.length / (s.learning_rate * speed)).clamp(max=1), 1)
+        self._trust(number)
+        longest = (1 - self.trust) * s.stride + self.trust * s.reach
+        held = torch.where(speed > 0, (longest * self.length / (s.learning_rate * speed)).clamp(max=1), 1)
         tangent = s.learning_rate * 0.5 * (1 + math.cos(math.pi * number / self.steps))
         excess = (distance - s.budget * (self.aims - self.chance).square().mean()).clamp(min=0)
         newton = s.restore * excess / steepness.square()
-        self._trust(number)
         restoring = torch.where(steepness > 0, torch.minimum(newton, self.trust * s.reach * self.length / steepness), 0)
         for parameter, along, up in zip(bench.parameters, self.velocity, uphill, strict=True):
             along.mul_(held.to(along.dtype))
