@@ -91,6 +91,24 @@ def test_the_distance_and_its_gradient_are_those_of_w2_over_the_whole_forget_set
     torch.testing.assert_close(gradient, list(torch.autograd.grad(expected, list(model.parameters()))))
 
 
+def test_with_a_model_as_reference_every_sample_aims_at_its_own_loss(problem):
+    model, split = problem
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    phases = {pairing: begun(model, split, settings(pairing=pairing), other) for pairing in ("sample", "rank")}
+    bench = bench_of(model, split, other)
+    aims = reference_losses(bench, bench.batches("forget", size=512))
+    expected = (aims - forget_losses(model, split)).square().mean()
+    value, gradient = phases["sample"]._distance()
+    torch.testing.assert_close(value, expected.detach())
+    torch.testing.assert_close(gradient, list(torch.autograd.grad(expected, list(model.parameters()))))
+    nearest, _ = phases["rank"]._distance()
+    torch.testing.assert_close(nearest, squared_wasserstein(forget_losses(model, split), aims).detach())
+    assert nearest < 0.99 * value  # which samples are recognised differs, not only how many
+
+
 def test_the_end_of_the_dial_is_erase(problem):
     model, split = problem
     chosen = {"target": 6.0, "learning_rate": 1e-2, "epochs": 5, "device": "cpu", "limits": None}
@@ -128,6 +146,18 @@ def test_the_distance_returns_below_its_limit_from_a_perturbed_start(problem, di
     assert distance() > 2 * limit
     run_phases(bench_of(model, split), [Constrained(chosen)])
     assert distance() <= 1.01 * limit
+
+
+def test_every_loss_comes_as_near_to_its_own_as_the_budget_says(problem):
+    model, split = problem
+    torch.manual_seed(1)
+    reference = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3)).double()
+    chosen = settings(budget=0.01, epochs=400)
+    phase = begun(model, split, chosen, reference)
+    limit = 0.01 * (phase.aims - CHANCE).square().mean()
+    assert (phase.aims - forget_losses(model, split).detach()).square().mean() > 2 * limit
+    run_phases(bench_of(model, split, reference), [Constrained(chosen)])
+    assert (phase.aims - forget_losses(model, split).detach()).square().mean() <= 1.01 * limit
 
 
 def test_mean_loss_and_mean_probability_are_as_near_as_the_distribution(problem):

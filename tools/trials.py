@@ -81,7 +81,9 @@ class Experiment:
         row: Row = {f"{part}_{s}": found[part][s]["accuracy"] for part in ("train", "test") for s in SUBSETS}
         row |= {"bound": found["train"]["forget"].get("forget_bound"), "gradients": result.cost.sample_gradients}
         if retrained:
-            row |= {"tow_split": found["model"]["tow_split"], "w2": found["train"]["forget"]["loss_wasserstein"]}
+            forget = found["train"]["forget"]
+            row |= {"tow_split": found["model"]["tow_split"], "w2": forget["loss_wasserstein"]}
+            row |= {"apart": forget["prediction_total_variation"]}
         return row
 
 
@@ -155,7 +157,7 @@ def references(data: str | None) -> Trials:
 def fashion(data: str | None) -> Trials:
     """Some of the same on another benchmark, a small part of Fashion-MNIST."""
     short = ("retrained with another seed", "original", "unweave, erase", "aim at held-out adjacent data")
-    longer = ("aim at a training of 1 of 8 epochs", "aim at a training of 2 of 8 epochs")
+    longer = tuple(f"aim at a training of {n} of 8 epochs" for n in (1, 2))
     yield from _references("fashion-mnist", ["sandal", "coat"], data, only=(*short, *longer))
 
 
@@ -179,10 +181,10 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
     retrained = cache(lambda: [e.retrain(e.seed).model, e.retrain(e.seed + 100).model])
     brief = cache(lambda epochs: e.retrain(e.seed + 200, epochs))
 
-    def aim(guess: Any, *, cost: int = 0) -> Row:
+    def aim(guess: Any, *, cost: int = 0, **values: Any) -> Row:
         bench = Workbench(e.original, train, device=CPU, reference=guess)
         losses = reference_losses(bench, bench.batches("forget", size=512))
-        row = e.scores(e.run(goal="retrain", reference=losses), retrained=retrained())
+        row = e.scores(e.run(goal="retrain", reference=guess, **values), retrained=retrained())
         apart = [squared_wasserstein(losses, e.losses(model, train, "forget")).sqrt() for model in retrained()]
         return row | {"guess_w2": float(torch.stack(apart).mean()), "gradients": row["gradients"] + cost}
 
@@ -190,8 +192,8 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
         back = e.run("ft", model=e.run().model, optimizer="adam", learning_rate=1e-3, momentum=0.0, epochs=3)
         return aim(e.losses(back.model, train, "forget"))
 
-    def briefly(epochs: int) -> Row:
-        return aim(brief(epochs).model, cost=brief(epochs).cost.sample_gradients)
+    def briefly(epochs: int, **values: Any) -> Row:
+        return aim(brief(epochs).model, cost=brief(epochs).cost.sample_gradients, **values)
 
     def scores(run: Callable[[], Any]) -> Row:
         return e.scores(run(), retrained=retrained())
@@ -207,8 +209,11 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
         "aim at both of these": lambda: aim(e.losses(e.original, held, "forget", "adjacent")),
         "aim at what comes back after erase and fine-tuning": relapse,
         **{f"aim at a training of {n} of {whole} epochs": partial(briefly, n) for n in (1, 2, 3, 5)},
-        "the same, 3 epochs, its sureness left as it is": lambda: aim(e.losses(brief(3).model, train, "forget")),
-        "aim at a retrained model's losses": lambda: aim(e.losses(e.retrain(e.seed + 300).model, train, "forget")),
+        "the same, 3 epochs, by rank": lambda: briefly(3, pairing="rank"),
+        "the same, 3 epochs, by rank, its sureness left as it is": lambda: aim(
+            e.losses(brief(3).model, train, "forget"), cost=brief(3).cost.sample_gradients
+        ),
+        "aim at a retrained model": lambda: aim(e.retrain(e.seed + 300).model),
     }
 
 

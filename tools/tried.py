@@ -27,7 +27,19 @@ from unweave.split import SUBSETS
 
 TABLES = {"erase": trials.erase, "dial": trials.dial, "references": trials.references, "fashion": trials.fashion}
 ACCURACIES = tuple(f"{part}_{subset}" for part in ("train", "test") for subset in SUBSETS)
-COLUMNS = ("variant", "forget", "seed", *ACCURACIES, "bound", "tow_split", "w2", "guess_w2", "gradients", "error")
+COLUMNS = (
+    "variant",
+    "forget",
+    "seed",
+    *ACCURACIES,
+    "bound",
+    "tow_split",
+    "w2",
+    "apart",
+    "guess_w2",
+    "gradients",
+    "error",
+)
 Row = dict[str, Any]
 
 
@@ -59,7 +71,7 @@ def read(file: Path) -> list[Row]:
 def show(table: str, folder: Path) -> str:
     """Return a table in Markdown: means over seeds and digits, with the deviation where it says something."""
     heads = ["train f / a / r", "test f / a / r"] + (
-        ["bound"] if table == "erase" else ["ToW split", "W₂ to retrained"]
+        ["bound"] if table == "erase" else ["ToW split", "W₂ to retrained", "predictions apart"]
     )
     heads += (["W₂ of the estimate"] if table in ("references", "fashion") else []) + ["sample gradients"]
     lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
@@ -76,16 +88,16 @@ def show(table: str, folder: Path) -> str:
             " / ".join(_mean(good, f"{part}_{subset}", percent=True) for subset in SUBSETS)
             for part in ("train", "test")
         ]
-        names = ["bound"] if table == "erase" else ["tow_split", "w2"]
+        names = ["bound"] if table == "erase" else ["tow_split", "w2", "apart"]
         names += ["guess_w2"] if table in ("references", "fashion") else []
-        cells += [_mean(good, name, percent=name == "bound") for name in names]
+        cells += [_mean(good, name, percent=name in ("bound", "apart")) for name in names]
         cells.append(f"{statistics.mean(float(row['gradients']) for row in good):,.0f}")
         lines.append(f"| {variant}{failed} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def _mean(rows: list[Row], name: str, *, percent: bool) -> str:
-    values = [float(row[name]) for row in rows if row[name] != ""]
+    values = [float(row[name]) for row in rows if row.get(name)]  # older tables have fewer columns
     if not values:
         return "–"
     mean = statistics.mean(values)

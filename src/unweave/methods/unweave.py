@@ -50,22 +50,28 @@ the constraint comes first: after the share p of all steps, q is p² at least. T
 so that a run of few steps comes as far as it has to.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
-much of it, taught by adjacent data. There the forget losses have a distribution R of their own, and the constraint is
-W₂²(P_θ, R) ≤ τ, P_θ the distribution of the forget losses. R must be estimated (`unweave.methods.reference`). The mean
-loss, and the mean probability of the right label, then differ from R's by √τ at most, for both are means of functions
-of the loss with slope 1 at most. In one dimension the best coupling pairs ranks: with rᵢ the quantile of R at the rank
-of ℓᵢ, W₂² = mean of (rᵢ − ℓᵢ)². Between the goals lies the shortest way from R to the point mass at C, the W₂
-geodesic, on which every quantile moves at constant speed: it mixes *losses*, sample by sample of equal rank, where a
-mixture of the distributions would mix *samples*, some erased and some untouched. With ``dial`` t from 0 to 1,
+much of it, taught by adjacent data. There the forget losses have a distribution R of their own, which must be estimated
+(`unweave.methods.reference`), and every forget sample gets a loss rᵢ of R to aim at. Where the estimate is a model, it
+has a loss of each sample, and rᵢ is that one's: the model says not only how many samples it would recognise, but which.
+Where it is a list of losses, rᵢ is the quantile of R at the rank of ℓᵢ, which is the best coupling in one dimension.
+With P_θ the distribution of the forget losses, the constraint is
+
+    W₂²(P_θ, R)  ≤  S(θ) = mean of (rᵢ − ℓᵢ)²  ≤  τ
+
+equal on the left where ranks are paired. The mean loss, and the mean probability of the right label, then differ from
+R's by √τ at most, for both are means of functions of the loss with slope 1 at most. Between the goals lies the shortest
+way from R to the point mass at C, the W₂ geodesic, on which every loss moves at constant speed: it mixes *losses*,
+sample by sample, where a mixture of the distributions would mix *samples*, some erased and some untouched. With
+``dial`` t from 0 to 1,
 
     aᵢ = (1 − t) rᵢ + t C,     S(θ) = mean of (aᵢ − ℓᵢ)₊² + (1 − t) (ℓᵢ − aᵢ)₊²,     τ = b · mean of (aᵢ − log n)²
 
 t = 0 is *retrain*. At t = 1 a loss above C costs nothing any more, and S and τ are those of *erase*. The cost is convex
-in aᵢ − ℓᵢ, so pairing ranks stays the best coupling for every t: S is a minimum over couplings. Where ranks change
-it bends downwards only, and the inequality above holds as it stands.
+in aᵢ − ℓᵢ, so pairing ranks stays the best coupling for every t: S is then a minimum over couplings. Where ranks change
+it bends downwards only, and the inequality of the step holds as it stands.
 
-A step costs one gradient each of an adjacent batch, some remote batches and the forget set, and for *retrain* one more
-forward pass of the forget set, for the ranks. For *erase* nothing is measured before; no copy of the model is kept.
+A step costs one gradient each of an adjacent batch, some remote batches and the forget set, and where ranks are paired
+one more forward pass of the forget set. For *erase* nothing is measured before; no copy of the model is kept.
 """
 
 from __future__ import annotations
@@ -133,6 +139,10 @@ class UnweaveSettings(Settings):
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
     remote_batches: int = setting(1, at_least=1, help="Remote batches per step, one pass at most.")
     forget_batch: int = setting(512, at_least=1, help="Forget samples per batch; a step takes all of them.")
+    pairing: Literal["sample", "rank"] = setting(
+        "sample",
+        help="With a model as reference: a sample aims at its own loss there, or at that of its rank. Others: rank.",
+    )
     normalisation: Literal["eval", "train"] = setting(
         "eval", help="Mode of normalisation layers and dropout; training mode breaks the bound."
     )
@@ -157,6 +167,7 @@ class Constrained(Phase):
         s = self.settings
         if s.goal == "retrain":
             self.guards_at_end = ("adjacent", "remote")  # type: ignore[misc]  # retraining may forget little
+        self.by_rank = self.dial < 1 and (s.pairing == "rank" or not callable(bench.reference))  # models are callable
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
         self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
@@ -170,11 +181,13 @@ class Constrained(Phase):
         bench.mode(s.normalisation)
 
     def begin(self) -> None:
-        """Find the losses to aim at, smallest first; measure the weights; the velocity starts at 0."""
+        """Find the losses to aim at: by sample, or smallest first; measure the weights; the velocity starts at 0."""
         bench, count = self.bench, len(self.forget.rows)
         self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
         if self.dial < 1:
-            unseen = averaged_quantiles(reference_losses(bench, self.forget), count)
+            unseen = reference_losses(bench, self.forget)
+            if self.by_rank:
+                unseen = averaged_quantiles(unseen, count)
             self.aims = (1 - self.dial) * unseen + self.dial * self.aims
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in bench.parameters]
         self.length = _length([parameter.detach() for parameter in bench.parameters])
@@ -231,7 +244,7 @@ class Constrained(Phase):
     def _distance(self) -> tuple[Tensor, Gradient]:
         """Return S and its gradient over the whole forget set."""
         found: list[Tensor] = []
-        aims = self._aims_by_rank()
+        aims = self._aims_by_rank() if self.by_rank else self.aims
 
         def parts() -> Iterator[Tensor]:
             for batch, aim in zip(self.forget.in_order(), aims.split(self.forget.size), strict=True):
@@ -244,14 +257,12 @@ class Constrained(Phase):
         distance = self._cost(aims - losses).mean()
         shortfall = (self.settings.target - losses).clamp(min=0).square().mean()
         self.logged["forget_loss"] = losses.mean()
-        self.logged["shortfall" if self.settings.goal == "erase" else "squared_wasserstein"] = distance
+        self.logged["shortfall" if self.settings.goal == "erase" else "squared_distance"] = distance
         self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
         return distance, gradient
 
     def _aims_by_rank(self) -> Tensor:
         """Return the loss that each forget sample should have, in the order of the rows."""
-        if self.dial == 1:
-            return self.aims  # all are equal
         with torch.no_grad():
             losses = torch.cat([self.bench.losses(batch) for batch in self.forget.in_order()])
         aims = torch.empty_like(self.aims)
