@@ -44,6 +44,17 @@ def encoder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("size", [224, 112])
+def test_a_pretrained_resnet_sees_images_of_the_size_that_is_asked_for(size):
+    benchmark = find_benchmark("cifar100-resnet18", options={"size": size, "model": "tests.test_networks:tiny"})
+    model = benchmark.initial(0)
+    seen = []
+    model.network.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[-2:]))
+    model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    assert seen == [(size, size)]
+    assert f"{size} px" in benchmark.notes["model"]
+
+
 def test_a_function_of_the_users_own(tmp_path):
     benchmark = find_benchmark("cifar100-vit", options={"model": "tests.test_networks:tiny"})
     assert benchmark.notes["initialisation"] == "made by tests.test_networks:tiny"
