@@ -51,6 +51,7 @@ from unweave.record import (
     require_record,
     sample_tensors,
 )
+from unweave.report.record_page import drift_rows
 
 FAST = {"device": "cpu", "limits": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1}
 
@@ -382,6 +383,12 @@ def test_drift_adds_up_over_a_chain(run, chain):
     text = describe_drift(chain["drift"])
     change = sum(row["train"]["remote"]["after"] - row["train"]["remote"]["before"] for row in chain["drift"])
     assert f"{100 * change:+.1f}" in text.splitlines()[-1]
+
+
+def test_drift_of_records_in_another_order_is_refused(run, chain):
+    assert [row["id"] for row in drift_rows([run.record, chain])] == ["2031-17", "2031-18"]
+    with pytest.raises(UsageError, match="2031-17 does not continue 2031-18"):
+        drift_rows([chain, run.record])
 
 
 def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):

@@ -84,7 +84,7 @@ def test_a_request_is_inert_on_the_page_of_its_record(browser, tmp_path):  # noq
     hostile["hardware"]["device"] = hostile["software"]["unweave"] = ATTACKS[3]
     hostile["certificate"]["words"] = ATTACKS[4]
     hostile["stated_limits"] += ATTACKS
-    hostile["previous"] = {"hash": ATTACKS[1], "id": ATTACKS[5]}
+    hostile["previous"] = {"hash": record["hash"], "id": ATTACKS[5]}
     hostile["model"]["after"] = ATTACKS[1]
     for metric, attack in zip(hostile["scores"]["metrics"], ATTACKS * 99, strict=False):
         if metric["subset"]:

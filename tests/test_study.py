@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import time
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.tiny import tiny
-from unweave import UsageError, Watch, unlearn
+from unweave import RunError, UsageError, Watch, unlearn
 from unweave.benchmarks import find_benchmark
 from unweave.cli import app
 from unweave.methods import METHODS
@@ -46,6 +47,7 @@ def test_a_plan_gives_settings_to_the_methods_that_have_them():
         ({"methods": ["two-stage"], "seeds": 1, "grid": {"alpha": ["7"]}}, "at most 1"),
         ({"methods": ["ft"], "seeds": 1, "profiles": ["nope"]}, "profile 'nope'"),
         ({"methods": ["ft"], "seeds": 0}, "at least one seed"),
+        ({"methods": [], "seeds": 1}, "at least one method"),
         ({"methods": ["two-stage"], "seeds": 1, "adjacency": ["neighbors"]}, "Did you mean 'neighbours'"),
         ({"methods": ["two-stage"], "seeds": 1, "adjacency": ["remote-to-adjacent:many"]}, "between 0 and 1"),
     ],
@@ -268,6 +270,29 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(tmp_path):
     run_study(tiny(), others, tmp_path / "s", device="cpu")
     assert [failure["method"] for failure in store.failures()] == ["ga"]
     assert (len(store.failures(cells)), store.failures(others)) == (1, [])
+
+
+def test_a_damaged_cell_is_named_and_run_again_once_it_is_gone(tmp_path):
+    cells = plan(["original", "ga"], seeds=1, benchmark=tiny())
+    store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    before, file = store.rows(), store.cells / "ga.seed-0" / "scores.json"
+    file.write_text('{"metrics": [')
+    with pytest.raises(RunError, match=r"scores.json cannot be read: .*Remove .*ga.seed-0; the study then runs"):
+        run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    shutil.rmtree(file.parent)
+    after = run_study(tiny(), cells, tmp_path / "s", device="cpu").rows()
+    assert [row["value"] for row in after if row["metric"] == "loss"] == [
+        row["value"] for row in before if row["metric"] == "loss"
+    ]
+
+
+def test_an_empty_list_of_methods_does_not_mean_all(tmp_path):
+    for methods in ("", ","):
+        with pytest.raises(UsageError, match="at least one method"):
+            CliRunner().invoke(
+                app.app, ["study", "digits", "--methods", methods, "--out", str(tmp_path / "s")], catch_exceptions=False
+            )
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_cell_that_another_process_died_of_is_left_to_the_next_start(tmp_path):

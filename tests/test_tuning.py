@@ -98,6 +98,7 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path):
     for arguments, message in (
         ({"methods": ["two-stge"]}, "Did you mean 'two-stage'"),
         ({"methods": ["ga", "retrain"]}, "retrain has nothing to tune"),
+        ({"methods": []}, "at least one method"),
         ({"goal": "forget"}, "There is no goal 'forget'"),
         ({"trials": 0}, "at least one trial"),
         ({"seeds": 0}, "at least one trial and one seed"),
@@ -363,6 +364,15 @@ def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
     assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0", "ft.seed-0"]
     with pytest.raises(UsageError, match="--tuned"):
         plan(["ga"], seeds=1, profiles=["tuned"], benchmark=tiny())
+
+
+def test_a_method_that_was_not_tuned_has_no_tuned_profile_of_another_tuning(tuned):
+    best = json.loads((tuned / "best.json").read_text())
+    untold = next(name for name in ("ft", "ssd", "scrub") if name not in best["methods"])
+    earlier = {"default": {"epochs": 2}, "tuned": {"epochs": 3}}
+    benchmark = with_tuned(dataclasses.replace(tiny(), settings={"ga": earlier, untold: earlier}), tuned)
+    assert benchmark.settings[untold] == {"default": {"epochs": 2}}
+    assert benchmark.settings["ga"]["tuned"] == best["methods"]["ga"]["settings"]
 
 
 def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tuned, tmp_path):

@@ -132,7 +132,9 @@ def _asked_for(
     """Return the cells that the command asks for, and what its named studies say of themselves."""
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
-        return plan(words(methods or "all"), seeds=seeds, profiles=profiles, benchmark=benchmark, **own), {}
+        return plan(
+            words("all" if methods is None else methods), seeds=seeds, profiles=profiles, benchmark=benchmark, **own
+        ), {}
     named = named or "comparison"
     if of_own:
         raise UsageError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.record import changes, check_content, printable
 from unweave.report.page import policy
@@ -43,6 +45,12 @@ def write_record_page(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def drift_rows(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the balance of a chain: that of the first record given, then the last line of each later one."""
+    for before, later in pairwise(records):
+        if (later.get("previous") or {}).get("hash") != before["hash"]:
+            raise UsageError(
+                f"The record {later['request']['id']} does not continue {before['request']['id']}. Give the records of "
+                "one chain, oldest first, or one record at a time."
+            )
     return [*records[0]["drift"], *(record["drift"][-1] for record in records[1:] if record["drift"])]
 
 

@@ -73,6 +73,8 @@ def plan(
     """
     if seeds < 1:
         raise UsageError(f"A study needs at least one seed, not {seeds}.")
+    if not methods:
+        raise UsageError("A study needs at least one method: names from `unweave methods`, or all.")
     names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
     chosen = {name: benchmark.method(name) if benchmark else find_method(name) for name in names}
     grid = grid or {}

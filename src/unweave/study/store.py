@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from unweave.errors import UsageError
+from unweave.errors import RunError, UsageError
 from unweave.files import write_whole
 from unweave.study.cells import Cell, profile_of
 from unweave.study.locks import Locks
@@ -108,7 +108,7 @@ class Store:
         return (folder / "scores.json").exists() and (not cell.watch or "watch" in self._config(cell.name))
 
     def _config(self, name: str) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.cells / name / "config.json").read_text())
+        content: dict[str, Any] = _of_cell(self.cells / name / "config.json")
         return content
 
     def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
@@ -185,7 +185,7 @@ class Store:
     def is_compared(self, name: str, references: list[str]) -> bool:
         """Tell whether a cell has been scored beside these retrained models."""
         path = self.cells / name / COMPARISON
-        return path.exists() and json.loads(path.read_text())["references"] == references
+        return path.exists() and bool(_of_cell(path)["references"] == references)
 
     def write_comparison(self, name: str, references: list[str], scores: dict[str, Any]) -> None:
         """Keep a cell's scores beside these retrained models."""
@@ -195,10 +195,10 @@ class Store:
     def scores_of(self, name: str) -> dict[str, Any]:
         """Return the scores of a finished cell, beside the retrained models where there are some."""
         folder = self.cells / name
-        scores: dict[str, Any] = json.loads((folder / "scores.json").read_text())
+        scores: dict[str, Any] = _of_cell(folder / "scores.json")
         if (folder / COMPARISON).exists():
             own = {name: scores[name] for name in ("cost", "stages") if name in scores}
-            scores = json.loads((folder / COMPARISON).read_text()) | own
+            scores = _of_cell(folder / COMPARISON) | own
         return scores
 
     def rows(self) -> list[dict[str, Any]]:
@@ -265,3 +265,13 @@ def _row(
     split: str, subset: str, metric: str, value: float, low: float | None = None, high: float | None = None
 ) -> dict[str, Any]:
     return {"split": split, "subset": subset, "metric": metric, "value": float(value), "low": low, "high": high}
+
+
+def _of_cell(file: Path) -> Any:
+    """Read a file of a finished cell."""
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise RunError(
+            f"{file} cannot be read: {error}. Remove {file.parent}; the study then runs that cell again."
+        ) from error

@@ -71,6 +71,8 @@ def tuned_methods(names: Sequence[str]) -> list[str]:
     unweave.errors.UsageError: retrain has nothing to tune: it is what the others are measured against.
     """
     known = all_methods()
+    if not names:
+        raise UsageError("Name at least one method to tune: names from `unweave methods`, or all.")
     if list(names) == ["all"]:
         return [name for name, method in known.items() if name not in REFERENCES and method.settings.searched()]
     for name in names:

@@ -83,8 +83,12 @@ def _checked(content: Any, path: Path) -> Mapping[str, Any]:
 
 
 def _added(benchmark: Benchmark, content: Mapping[str, Any]) -> Benchmark:
+    """Return the benchmark with the profile of these settings. Methods that they do not have lose an older one."""
     profile = profile_of_goal(content["goal"])
-    settings = dict(benchmark.settings)
+    others = {
+        name: {key: values for key, values in own.items() if key != profile} for name, own in benchmark.settings.items()
+    }
+    settings = {name: own for name, own in others.items() if own}
     for name, found in content["methods"].items():
         settings[name] = {**settings.get(name, {}), profile: found["settings"]}
     about = {name: value for name, value in content.items() if name not in ("format", "schema", "methods")}
