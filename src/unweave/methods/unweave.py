@@ -121,18 +121,18 @@ class UnweaveSettings(Settings):
         0.005,
         above=0,
         search=Around(5),
-        help="Longest step of either kind while remote data is well, relative to the length of the weights; ρ.",
+        help="Longest restoring step, and tangent one while remote data is well, relative to the weights' length; ρ.",
     )
     stride: float = setting(
         0.002,
         above=0,
         search=Around(5),
-        help="Longest tangent step while remote data is hurt, relative to the length of the weights; σ.",
+        help="Longest tangent step while remote data is hurt, relative to the weights' length; σ.",
     )
     patience: float = setting(
         0.1,
         above=0,
-        help="Restoring steps shorten while the remote loss is higher by this share of log(classes) than at first; κ.",
+        help="Remote data is hurt while its loss is higher by this share of log(classes) than at first; κ.",
     )
     epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
