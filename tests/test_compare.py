@@ -80,6 +80,20 @@ def test_equal_runs_differ_by_nothing_and_a_constant_difference_is_certain(tmp_p
     assert (by_method["ft"].mean, by_method["ft"].p) == (0.5, 0)
 
 
+def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
+    # The second seed is hard for everybody, and pgd, which is the baseline wherever it ran, did not finish it.
+    baseline = {"one": [(0.02, 0.81, 0.8), (0.3, 0.5, 0.5)], "two": [(0.04, 0.79, 0.8), (0.2, 0.5, 0.5)]}
+    studies = [study(tmp_path, name, {"two-stage": runs, "pgd": runs[:1]}) for name, runs in baseline.items()]
+    found = compare(studies)
+    of = next(of for group, of in found.difference.items() if group.method == "pgd")
+    assert {(one.mean, one.p) for one in of.values()} == {(0, 1)}
+    own, paired = grids(found)
+    assert [(row.name, row.entries[0].text) for row in own.rows] == [("two-stage", "4"), ("pgd", "2")]
+    assert own.columns[0].heading == "runs"
+    assert "2 to 4 runs" in own.notes[0]
+    assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+
+
 def test_wrong_studies_are_refused(tmp_path):
     studies = two_studies(tmp_path)
     with pytest.raises(UsageError, match="given twice"):
