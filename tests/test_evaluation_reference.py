@@ -114,10 +114,29 @@ def test_klom_needs_several_models():
     one = evaluate(ours, TRAIN, reference=theirs, device="cpu").metric("klom", "train", "forget")
     assert one.value is None
     assert "two of each at least" in one.note
-    scores = evaluate(ours, TRAIN, reference=[theirs, theirs], others=[ours], device="cpu")
+    scores = evaluate(ours, TRAIN, reference=[theirs] * 4, others=[ours], device="cpu")
     assert scores["train"]["forget"]["klom"] == pytest.approx(-math.log(1e-5), abs=2e-3)
     assert scores["train"]["remote"]["klom"] == 0
     assert scores.metric("klom", "train", "forget").reference == 0
+
+
+def test_klom_has_a_reference_only_of_as_many_models_as_its_value():
+    draw, models = torch.Generator().manual_seed(0), []
+    for _ in range(24):  # all drawn alike, so that nothing tells unlearned from retrained ones
+        logits = torch.zeros(8, 2)
+        logits[:, 0] = torch.randn(8, generator=draw)
+        models.append(Table(logits))
+
+    def found(retrained):
+        asked = {"others": models[17:], "questions": ("reference",), "device": "cpu"}
+        return evaluate(models[16], TRAIN, reference=models[:retrained], **asked).metric("klom", "train", "remote")
+
+    few, enough = found(15), found(16)
+    assert few.reference is None
+    assert few.note.endswith("No reference: 16 retrained models would give one, 15 were given.")
+    assert enough.value == few.value
+    assert enough.reference == pytest.approx(enough.value, rel=0.2)
+    assert "No reference" not in enough.note
 
 
 def test_distances_of_predictions_by_hand():

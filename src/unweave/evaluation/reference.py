@@ -6,7 +6,8 @@ the same number between two retrained models is given as its ``reference``: near
 - **ToW** (tug of war; Zhao et al., 2024) = Π (1 − |accuracy − accuracy of retrain|) over forget, retained, test data;
   **ToW-MIA** puts the SVC attack's confidence number in the place of forget accuracy; **ToW split** has separate
   factors for adjacent and remote data, train and test, so that harm to the neighbours is not hidden by the many others.
-- **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models.
+- **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models; its reference
+  takes twice as many retrained ones.
 - Distances between predictions (total variation, Jensen–Shannon), loss distributions (W₂) and weights.
 """
 
@@ -134,7 +135,11 @@ def reference_metrics(target: Observed, references: Sequence[Observed], *, seed:
 
 
 def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) -> list[Metric]:
-    """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides."""
+    """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides.
+
+    KLOM of few models is biased upwards, the more the fewer they are, so a reference is only given where it can be
+    taken with as many models as the value: from twice as many retrained ones.
+    """
     found = []
     count = min(len(targets), len(references))
     for part, subsets in targets[0].parts.items():
@@ -154,14 +159,19 @@ def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) ->
                 np.stack([array(model(part, subset).margins) for model in models[:count]])
                 for models in (targets, references)
             )
-            divergence, half = klom(ours, theirs), count // 2
-            floor = klom(theirs[:half], theirs[half : 2 * half]) if half else None
+            divergence = klom(ours, theirs)
+            spare = references[count : 2 * count]
             few = f"Of {count} models on each side; with so few it is biased upwards." if count < 50 else ""
+            floor = None
+            if len(spare) == count:
+                floor = klom(np.stack([array(model(part, subset).margins) for model in spare]), theirs)
+            else:
+                few += f" No reference: {2 * count} retrained models would give one, {len(references)} were given."
             for name, estimate, reduce in (
                 (names[0], mean(divergence), np.mean),
                 (names[1], Estimate(float(np.percentile(divergence, 95))), lambda values: np.percentile(values, 95)),
             ):
-                metric = Metric.of(name, estimate, better="lower", split=part, subset=subset, note=few)
+                metric = Metric.of(name, estimate, better="lower", split=part, subset=subset, note=few.strip())
                 found.append(metric.beside(reference=None if floor is None else float(reduce(floor)), before=None))
     return found
 
