@@ -227,5 +227,12 @@ def test_an_unknown_class_to_forget_is_refused(tmp_path):
             find_benchmark(name, data=tmp_path, options={"forget": wrong, "small": True}).load()
 
 
+@pytest.mark.parametrize("name", ["tinyimagenet-vit", "cifar100-vit"])
+def test_released_salun_of_a_transformer_weighs_all_alike_in_batches_of_128(name):
+    method = find_method("salun")
+    found = method.configure(find_benchmark(name).settings_for(method, "released"), profile="released")
+    assert (found.batch_size, found.forget_batch, found.remote_weight, found.learning_rate) == (128, 128, 1.0, 2e-5)
+
+
 def test_celeba_knows_four_labels():
     assert len(celeba.LABELS) == 4

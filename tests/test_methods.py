@@ -398,6 +398,19 @@ def test_the_released_variant_chooses_whole_tensors(split, model):
     assert unlearning.name == "difference"
 
 
+def test_a_mask_of_tensors_is_scored_on_the_batches_of_the_difference(split, model):
+    method = find_method("salun")
+    settings = method.configure({"forget_batch": 1, "batch_size": 8}, profile="released")
+    phase = start(Saliency(settings), bench_of(model, split))
+    for number in range(phase.steps):
+        phase.step(number)
+    inputs, labels = split.samples.dataset.data
+    for place, parameter in enumerate(model.parameters()):
+        losses = [functional.cross_entropy(model(inputs[row]), labels[row]) for row in split.forget]
+        total = sum(torch.autograd.grad(loss, parameter)[0].abs() for loss in losses)
+        assert torch.allclose(phase.gradient[place], total, atol=1e-6)
+
+
 def test_random_labels_are_uniform_repeatable_and_can_exclude_the_truth():
     true = torch.arange(30_000) % 5
     drawn = chance(30_000, seed=1, turn=2, device=CPU)
