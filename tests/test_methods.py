@@ -546,6 +546,24 @@ def test_gdr_without_weight_on_forgetting_is_fine_tuning(split, model):
         assert torch.allclose(before - 1e-3 * rectify(n, t)[0], after, atol=1e-6)
 
 
+def test_the_bank_of_gdr_is_counted_in_the_larger_batches(split, model):
+    method = find_method("gdr")
+    for batches, capacity in (({"batch_size": 2}, 4), ({"batch_size": 4, "forget_batch": 1}, 2)):
+        phase = start(Rectified(method.configure({"epochs": 2, **batches})), bench_of(model, split))
+        for number in range(phase.steps):
+            phase.step(number)
+        assert phase.steps > capacity == len(phase.bank)
+
+
+@pytest.mark.parametrize("name", ["gdr", "munba"])
+def test_forget_batches_are_as_large_as_retained_ones_unless_said_otherwise(split, model, name):
+    method = find_method(name)
+    for chosen, forget in (({}, 4), ({"forget_batch": 2}, 2)):
+        (phase,) = method.phases(method.configure({"batch_size": 4, **chosen}))
+        phase.prepare(bench_of(model, split))
+        assert (phase.forget.size, phase.retained.size) == (forget, 4)
+
+
 # MUNBa
 
 
