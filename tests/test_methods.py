@@ -320,6 +320,15 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
     assert not torch.allclose(found[6, "label"], found[6, "dataset"], atol=1e-6)
 
 
+def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_data():
+    inputs, labels, model = linear_split()
+    split = Split((inputs, labels), forget=range(0, 24, 3), adjacent=range(1, 24, 3), remote=range(2, 24, 3))
+    (phase,) = find_method("ssd").phases(find_method("ssd").configure({"batch_size": 5}, profile="released"))
+    phase.prepare(bench_of(model, split))
+    order = torch.cat([batch.rows for batch in phase.everything.in_order()])
+    assert order.tolist() == [*split.remote, *split.adjacent, *split.forget]
+
+
 def test_ssd_never_enlarges_and_selects_nothing_for_a_huge_threshold():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
