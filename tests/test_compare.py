@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from unweave import UsageError
 from unweave.cli import app
+from unweave.evaluation.reference import TOW_FACTORS
 from unweave.report import compare, grids, read_results
+from unweave.report.compare_measures import NOTES
 from unweave.study import Store
 
 FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
@@ -92,6 +94,11 @@ def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
     assert own.columns[0].heading == "runs"
     assert "2 to 4 runs" in own.notes[0]
     assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+
+
+def test_the_note_names_every_factor_of_tow_split():
+    said = NOTES["retrain"].partition(" data.")[0].partition(" over ")[2].replace(" and ", ", ").split(", ")
+    assert sorted(said) == sorted(f"{part} {subset}" for part, (subset,) in TOW_FACTORS["tow_split"])
 
 
 def test_wrong_studies_are_refused(tmp_path):
