@@ -227,5 +227,19 @@ def test_an_unknown_class_to_forget_is_refused(tmp_path):
             find_benchmark(name, data=tmp_path, options={"forget": wrong, "small": True}).load()
 
 
+@pytest.mark.parametrize("name", ["tinyimagenet-vit", "cifar100-vit"])
+def test_released_salun_of_a_transformer_weighs_all_alike_in_batches_of_128(name):
+    method = find_method("salun")
+    found = method.configure(find_benchmark(name).settings_for(method, "released"), profile="released")
+    assert (found.batch_size, found.forget_batch, found.remote_weight, found.learning_rate) == (128, 128, 1.0, 2e-5)
+
+
+@pytest.mark.parametrize("name", ["gdr", "munba", "salun", "scrub"])
+def test_celeba_released_takes_32_forget_samples_a_step(name):
+    method = find_method(name)
+    found = method.configure(find_benchmark("celeba-vit").settings_for(method, "released"), profile="released")
+    assert (found.batch_size, found.forget_batch) == (128, 32)
+
+
 def test_celeba_knows_four_labels():
     assert len(celeba.LABELS) == 4

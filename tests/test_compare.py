@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from unweave import UsageError
 from unweave.cli import app
+from unweave.evaluation.reference import TOW_FACTORS
 from unweave.report import compare, grids, read_results
+from unweave.report.compare_measures import NOTES
 from unweave.study import Store
 
 FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
@@ -78,6 +80,25 @@ def test_equal_runs_differ_by_nothing_and_a_constant_difference_is_certain(tmp_p
     by_method = {group.method: of["test_forget"] for group, of in found.difference.items()}
     assert (by_method["pgd"].mean, by_method["pgd"].p) == (0, 1)
     assert (by_method["ft"].mean, by_method["ft"].p) == (0.5, 0)
+
+
+def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
+    # The second seed is hard for everybody, and pgd, which is the baseline wherever it ran, did not finish it.
+    baseline = {"one": [(0.02, 0.81, 0.8), (0.3, 0.5, 0.5)], "two": [(0.04, 0.79, 0.8), (0.2, 0.5, 0.5)]}
+    studies = [study(tmp_path, name, {"two-stage": runs, "pgd": runs[:1]}) for name, runs in baseline.items()]
+    found = compare(studies)
+    of = next(of for group, of in found.difference.items() if group.method == "pgd")
+    assert {(one.mean, one.p) for one in of.values()} == {(0, 1)}
+    own, paired = grids(found)
+    assert [(row.name, row.entries[0].text) for row in own.rows] == [("two-stage", "4"), ("pgd", "2")]
+    assert own.columns[0].heading == "runs"
+    assert "2 to 4 runs" in own.notes[0]
+    assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+
+
+def test_the_note_names_every_factor_of_tow_split():
+    said = NOTES["retrain"].partition(" data.")[0].partition(" over ")[2].replace(" and ", ", ").split(", ")
+    assert sorted(said) == sorted(f"{part} {subset}" for part, (subset,) in TOW_FACTORS["tow_split"])
 
 
 def test_wrong_studies_are_refused(tmp_path):

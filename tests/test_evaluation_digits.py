@@ -14,7 +14,7 @@ from unweave import Split, UsageError, evaluate, unlearn
 from unweave.audit import Pool, Subject, audit, examine, load_subject, make_shadows
 from unweave.benchmarks import find_benchmark
 from unweave.evaluation import BeforeStage2, RelearnSettings, relearn
-from unweave.evaluation.probe import probe_accuracy
+from unweave.evaluation.probe import balanced, probe_accuracy
 from unweave.methods import find_method
 
 
@@ -116,8 +116,12 @@ def test_relearning_in_scores(digits, models):
     )
     steps = found.metric("relearn_steps", "train", "forget")
     assert 0 < steps.value < steps.reference
-    relative = found["train"]["forget"]["relearn_relative"]
-    assert relative == pytest.approx((1 + steps.value) / (1 + steps.reference))
+    relative = found.metric("relearn_relative", "train", "forget")
+    assert relative.value == pytest.approx((1 + steps.value) / (1 + steps.reference))
+    assert relative.reference == 1
+    # What comes back later than retrained models learn it was not forgotten better: the nearest is best.
+    names = [f"relearn_{name}{way}" for name in ("steps", "loss_steps", "relative") for way in ("", "_adjacent")]
+    assert {found.metric(name, "train", "forget").better for name in names} == {"reference"}
     curve = found["relearning"]["forget"]["model"]["accuracy"]
     assert len(curve) == 21
     assert curve[int(steps.value)] >= 0.9
@@ -151,6 +155,14 @@ def test_the_probe(digits, models):
     assert found.value > 0.9  # erased from the answers, not from the features
     assert found.reference == probe_accuracy(models["retrain"], task.train, task.test, device="cpu").value
     assert found.before == probe_accuracy(original, task.train, task.test, device="cpu").value
+
+
+def test_the_interval_of_the_probe_has_its_95_percent_and_not_more():
+    draw, counts, rates = np.random.default_rng(0), (100, 400), (0.8, 0.85)
+    found = [balanced(*zip(draw.binomial(counts, rates), counts, strict=True)) for _ in range(1000)]
+    covered = sum(one.low <= np.mean(rates) <= one.high for one in found)
+    assert 930 <= covered <= 970
+    assert balanced((10, 10), (10, 10)).high == 1
 
 
 def test_a_probe_that_cannot_be_made_says_why(data, split):

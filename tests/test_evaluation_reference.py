@@ -75,9 +75,26 @@ def test_a_model_is_at_no_distance_from_itself(digits):
 @given(st.lists(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=2, max_size=9), min_size=1, max_size=4))
 def test_tow_is_a_share_and_symmetric(differences):
     arrays = [np.array(values) for values in differences]
-    found = tug_of_war(arrays, resamples=20)
-    assert 0 <= found.low <= found.high <= 1
-    assert found.value == tug_of_war([-values for values in arrays]).value
+    found = tug_of_war(arrays)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found == tug_of_war([-values for values in arrays])
+
+
+@pytest.mark.parametrize("gaps", [(0, 0, 0, 0, 0), (0.02, 0.02, 0.02, 0.02, 0.02), (0.3, 0, 0, 0, 0)])
+def test_the_interval_of_tow_holds_the_truth(gaps):
+    draw, covered = np.random.default_rng(0), 0
+    sizes, truth = (500, 2000, 5000, 400, 2000), math.prod(1 - gap for gap in gaps)
+    for _ in range(200):
+        # Two models that differ about 40% of the samples, one of them better by the gap.
+        found = tug_of_war(
+            [
+                draw.choice([1.0, -1.0, 0.0], n, p=[0.2 + gap / 2, 0.2 - gap / 2, 0.6])
+                for n, gap in zip(sizes, gaps, strict=True)
+            ]
+        )
+        assert found.low <= found.value <= found.high
+        covered += found.low <= truth <= found.high
+    assert covered >= 185  # 190 are 95%; the draws of a run may be a little less lucky
 
 
 def test_klom_by_hand():
@@ -97,10 +114,29 @@ def test_klom_needs_several_models():
     one = evaluate(ours, TRAIN, reference=theirs, device="cpu").metric("klom", "train", "forget")
     assert one.value is None
     assert "two of each at least" in one.note
-    scores = evaluate(ours, TRAIN, reference=[theirs, theirs], others=[ours], device="cpu")
+    scores = evaluate(ours, TRAIN, reference=[theirs] * 4, others=[ours], device="cpu")
     assert scores["train"]["forget"]["klom"] == pytest.approx(-math.log(1e-5), abs=2e-3)
     assert scores["train"]["remote"]["klom"] == 0
     assert scores.metric("klom", "train", "forget").reference == 0
+
+
+def test_klom_has_a_reference_only_of_as_many_models_as_its_value():
+    draw, models = torch.Generator().manual_seed(0), []
+    for _ in range(24):  # all drawn alike, so that nothing tells unlearned from retrained ones
+        logits = torch.zeros(8, 2)
+        logits[:, 0] = torch.randn(8, generator=draw)
+        models.append(Table(logits))
+
+    def found(retrained):
+        asked = {"others": models[17:], "questions": ("reference",), "device": "cpu"}
+        return evaluate(models[16], TRAIN, reference=models[:retrained], **asked).metric("klom", "train", "remote")
+
+    few, enough = found(15), found(16)
+    assert few.reference is None
+    assert few.note.endswith("No reference: 16 retrained models would give one, 15 were given.")
+    assert enough.value == few.value
+    assert enough.reference == pytest.approx(enough.value, rel=0.2)
+    assert "No reference" not in enough.note
 
 
 def test_distances_of_predictions_by_hand():

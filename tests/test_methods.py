@@ -320,6 +320,15 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
     assert not torch.allclose(found[6, "label"], found[6, "dataset"], atol=1e-6)
 
 
+def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_data():
+    inputs, labels, model = linear_split()
+    split = Split((inputs, labels), forget=range(0, 24, 3), adjacent=range(1, 24, 3), remote=range(2, 24, 3))
+    (phase,) = find_method("ssd").phases(find_method("ssd").configure({"batch_size": 5}, profile="released"))
+    phase.prepare(bench_of(model, split))
+    order = torch.cat([batch.rows for batch in phase.everything.in_order()])
+    assert order.tolist() == [*split.remote, *split.adjacent, *split.forget]
+
+
 def test_ssd_never_enlarges_and_selects_nothing_for_a_huge_threshold():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
@@ -396,6 +405,19 @@ def test_the_released_variant_chooses_whole_tensors(split, model):
     assert sum(bool(mask.all()) for mask in masks) == math.ceil(0.5 * len(masks))
     unlearning = method.phases(settings)[1]
     assert unlearning.name == "difference"
+
+
+def test_a_mask_of_tensors_is_scored_on_the_batches_of_the_difference(split, model):
+    method = find_method("salun")
+    settings = method.configure({"forget_batch": 1, "batch_size": 8}, profile="released")
+    phase = start(Saliency(settings), bench_of(model, split))
+    for number in range(phase.steps):
+        phase.step(number)
+    inputs, labels = split.samples.dataset.data
+    for place, parameter in enumerate(model.parameters()):
+        losses = [functional.cross_entropy(model(inputs[row]), labels[row]) for row in split.forget]
+        total = sum(torch.autograd.grad(loss, parameter)[0].abs() for loss in losses)
+        assert torch.allclose(phase.gradient[place], total, atol=1e-6)
 
 
 def test_random_labels_are_uniform_repeatable_and_can_exclude_the_truth():
@@ -531,6 +553,24 @@ def test_gdr_without_weight_on_forgetting_is_fine_tuning(split, model):
         gradients.append(torch.autograd.grad(loss, bench.parameters))
     for before, after, n, t in zip(model.parameters(), gdr.parameters(), *gradients, strict=True):
         assert torch.allclose(before - 1e-3 * rectify(n, t)[0], after, atol=1e-6)
+
+
+def test_the_bank_of_gdr_is_counted_in_the_larger_batches(split, model):
+    method = find_method("gdr")
+    for batches, capacity in (({"batch_size": 2}, 4), ({"batch_size": 4, "forget_batch": 1}, 2)):
+        phase = start(Rectified(method.configure({"epochs": 2, **batches})), bench_of(model, split))
+        for number in range(phase.steps):
+            phase.step(number)
+        assert phase.steps > capacity == len(phase.bank)
+
+
+@pytest.mark.parametrize("name", ["gdr", "munba"])
+def test_forget_batches_are_as_large_as_retained_ones_unless_said_otherwise(split, model, name):
+    method = find_method(name)
+    for chosen, forget in (({}, 4), ({"forget_batch": 2}, 2)):
+        (phase,) = method.phases(method.configure({"batch_size": 4, **chosen}))
+        phase.prepare(bench_of(model, split))
+        assert (phase.forget.size, phase.retained.size) == (forget, 4)
 
 
 # MUNBa

@@ -298,6 +298,23 @@ def test_training_mode_moves_them(digits):
     assert not same(*[list(model.buffers()) for model in (original, result.model)])
 
 
+@pytest.mark.parametrize("update", ["before", "after"])
+def test_in_training_mode_only_the_step_of_stage_1_moves_statistics(data, split, update):
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    phase = Stage1(TwoStageSettings(normalisation="train", multiplier_update=update))
+    bench = Workbench(model, split, device=torch.device("cpu"))
+    with torch.no_grad():
+        expected = functional.cross_entropy(model.eval()(data[0][20:]), data[1][20:])
+    phase.prepare(bench)
+    phase.begin()
+    assert bench.model.training
+    assert int(bench.model[1].num_batches_tracked) == 0
+    assert float(phase.pinned) == pytest.approx(float(expected), rel=1e-5)
+    phase.step(0)
+    assert bench.model.training
+    assert int(bench.model[1].num_batches_tracked) == 2  # a remote and a forget batch
+
+
 def test_stage_1_raises_forget_and_pins_remote(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 0}

@@ -101,8 +101,8 @@ def celeba_settings(*, scratch: bool) -> MethodSettings:
             },
         },
         "salun": {"released": {"learning_rate": 2e-5, "remote_weight": 1.0, "batch_size": 128, "forget_batch": 32}},
-        "gdr": {"released": {"learning_rate": 1e-4}},
-        "munba": {"released": {"learning_rate": 1e-3}},
+        "gdr": {"released": {"learning_rate": 1e-4, "forget_batch": 32}},
+        "munba": {"released": {"learning_rate": 1e-3, "forget_batch": 32}},
     }
 
 

@@ -112,6 +112,9 @@ def transformer_settings() -> MethodSettings:
             },
         },
         "ssd": {"released": {"selection": 1.0, "dampening": 10.0}},
-        "salun": {"paper": {"learning_rate": 2e-5, "epochs": 2}, "released": {"learning_rate": 2e-5}},
+        "salun": {
+            "paper": {"learning_rate": 2e-5, "epochs": 2},
+            "released": {"learning_rate": 2e-5, "remote_weight": 1.0, "batch_size": 128, "forget_batch": 128},
+        },
         "munba": {"released": {"learning_rate": 1e-3}},
     }

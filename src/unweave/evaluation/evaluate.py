@@ -69,7 +69,7 @@ def evaluate(
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
     and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` (of ``two-stage``) or ``target`` (of
     ``unweave``) brings the forgetting bound. What cannot be computed is absent, with its reason. ``resamples`` are the
-    bootstrap's, 0 for no intervals. ``look`` remembers what models said, where several evaluations share some of them.
+    attacks' bootstrap's, 0 for none. ``look`` remembers what models said, where several evaluations share some of them.
     ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
@@ -91,7 +91,7 @@ def evaluate(
     if "membership" in questions:
         metrics += rmia_metrics(seen, retrained, resamples=resamples, seed=seed) + no_ulira()
     if "reference" in questions:
-        metrics += reference_metrics(seen, retrained, resamples=resamples, seed=seed)
+        metrics += reference_metrics(seen, retrained, seed=seed)
         metrics += klom_metrics([seen, *map(look, others)] if references else [seen], retrained)
         metrics += weight_metrics(model, references)
     if "probe" in questions:

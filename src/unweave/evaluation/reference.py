@@ -6,7 +6,8 @@ the same number between two retrained models is given as its ``reference``: near
 - **ToW** (tug of war; Zhao et al., 2024) = Π (1 − |accuracy − accuracy of retrain|) over forget, retained, test data;
   **ToW-MIA** puts the SVC attack's confidence number in the place of forget accuracy; **ToW split** has separate
   factors for adjacent and remote data, train and test, so that harm to the neighbours is not hidden by the many others.
-- **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models.
+- **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models; its reference
+  takes twice as many retrained ones.
 - Distances between predictions (total variation, Jensen–Shannon), loss distributions (W₂) and weights.
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,33 +39,31 @@ TOW_FACTORS = {
 }
 
 
-def tug_of_war(differences: Sequence[Scores1D], *, resamples: int = 0, seed: int = 0) -> Estimate:
-    """Return Π (1 − |mean difference|), with a bootstrap interval over the samples.
+def tug_of_war(differences: Sequence[Scores1D]) -> Estimate:
+    """Return Π (1 − dᵢ), dᵢ = |mean of differences i|, with an interval (none where a factor has a single sample).
 
     A difference is 1 or −1 where only one of the two models is right about a sample, 0 where they agree.
 
+    The interval is a conservative box: each of the k means gets a normal interval dᵢ ± z seᵢ at level 1 − 0.05 / k, so
+    that all of them hold at once with 95% at least, and the product is taken over their worst and over their best ends,
+    within [0, 1]. A bootstrap would not do: resampling adds noise to means near 0, their absolute values only grow, and
+    the product of a model that equals retraining is pulled below 1, out of its own interval.
+
     >>> tug_of_war([np.array([1.0, 0.0]), np.array([0.0, 0.0, 0.0, -1.0])]).value  # (1 − ½) (1 − ¼)
     0.375
+    >>> low, high = tug_of_war([np.array([1.0, -1.0] * 50)])[1:]  # a mean of 0, its standard error 0.1
+    >>> round(low, 2), high
+    (0.8, 1.0)
     """
-    from scipy.stats import bootstrap
+    from scipy.stats import norm, sem
 
-    def product(*some: Scores1D, axis: int = -1) -> Any:
-        return np.prod([1 - np.abs(difference.mean(axis=axis)) for difference in some], axis=0)
-
-    value = float(product(*differences))
-    if not resamples or min(map(len, differences)) < 2:
+    apart = np.array([abs(difference.mean()) for difference in differences])
+    value = float(np.prod(1 - apart))
+    if min(map(len, differences)) < 2:
         return Estimate(value)
-    interval = bootstrap(
-        list(differences),
-        product,
-        n_resamples=resamples,
-        vectorized=True,
-        batch=max(1, 2_000_000 // sum(map(len, differences))),
-        method="percentile",
-        confidence_level=CONFIDENCE,
-        random_state=np.random.default_rng(seed),
-    ).confidence_interval
-    return Estimate(value, float(interval.low), float(interval.high))
+    reach = norm.isf((1 - CONFIDENCE) / 2 / len(apart)) * np.array([sem(difference) for difference in differences])
+    low, high = np.prod(1 - np.minimum(1, apart + reach)), np.prod(1 - np.maximum(0, apart - reach))
+    return Estimate(value, float(low), float(high))
 
 
 def klom(unlearned: Scores1D, retrained: Scores1D) -> Scores1D:
@@ -127,13 +125,9 @@ def weight_distance(first: nn.Module, second: nn.Module) -> float:
     return float(torch.stack(squares).sum().sqrt())
 
 
-def reference_metrics(
-    target: Observed, references: Sequence[Observed], *, resamples: int = 200, seed: int = 0
-) -> list[Metric]:
+def reference_metrics(target: Observed, references: Sequence[Observed], *, seed: int = 0) -> list[Metric]:
     """Return every number that needs one retrained model's predictions."""
-    found = [
-        *(_tow(name, target, references, resamples=resamples, seed=seed) for name in ("tow", "tow_mia", "tow_split"))
-    ]
+    found = [_tow(name, target, references, seed=seed) for name in ("tow", "tow_mia", "tow_split")]
     for part, subsets in target.parts.items():
         for subset in subsets:
             found += _distances(target, references, part, subset)
@@ -141,7 +135,11 @@ def reference_metrics(
 
 
 def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) -> list[Metric]:
-    """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides."""
+    """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides.
+
+    KLOM of few models is biased upwards, the more the fewer they are, so a reference is only given where it can be
+    taken with as many models as the value: from twice as many retrained ones.
+    """
     found = []
     count = min(len(targets), len(references))
     for part, subsets in targets[0].parts.items():
@@ -161,14 +159,19 @@ def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) ->
                 np.stack([array(model(part, subset).margins) for model in models[:count]])
                 for models in (targets, references)
             )
-            divergence, half = klom(ours, theirs), count // 2
-            floor = klom(theirs[:half], theirs[half : 2 * half]) if half else None
+            divergence = klom(ours, theirs)
+            spare = references[count : 2 * count]
             few = f"Of {count} models on each side; with so few it is biased upwards." if count < 50 else ""
+            floor = None
+            if len(spare) == count:
+                floor = klom(np.stack([array(model(part, subset).margins) for model in spare]), theirs)
+            else:
+                few += f" No reference: {2 * count} retrained models would give one, {len(references)} were given."
             for name, estimate, reduce in (
                 (names[0], mean(divergence), np.mean),
                 (names[1], Estimate(float(np.percentile(divergence, 95))), lambda values: np.percentile(values, 95)),
             ):
-                metric = Metric.of(name, estimate, better="lower", split=part, subset=subset, note=few)
+                metric = Metric.of(name, estimate, better="lower", split=part, subset=subset, note=few.strip())
                 found.append(metric.beside(reference=None if floor is None else float(reduce(floor)), before=None))
     return found
 
@@ -189,7 +192,7 @@ def weight_metrics(model: nn.Module, references: Sequence[nn.Module]) -> list[Me
 NO_REFERENCE = "No retrained reference was given."
 
 
-def _tow(name: str, target: Observed, references: Sequence[Observed], *, resamples: int, seed: int) -> Metric:
+def _tow(name: str, target: Observed, references: Sequence[Observed], *, seed: int) -> Metric:
     note = NO_REFERENCE if not references else ""
     if not note and not target.has_test:
         note = "No test data was given."
@@ -206,11 +209,11 @@ def _tow(name: str, target: Observed, references: Sequence[Observed], *, resampl
             scores = SupportVectorAttack.on(model, seed=seed).scores(model("train", "forget"))["confidence"]
             right[0] = (scores <= 0).astype(float)
 
-    def compare(first: list[Scores1D], second: list[Scores1D], resamples: int) -> Estimate:
-        return tug_of_war([a - b for a, b in zip(first, second, strict=True)], resamples=resamples, seed=seed)
+    def compare(first: list[Scores1D], second: list[Scores1D]) -> Estimate:
+        return tug_of_war([a - b for a, b in zip(first, second, strict=True)])
 
-    value = _averaged([compare(ours, other, resamples) for other in theirs])
-    pairs = [compare(first, second, 0).value for first, second in combinations(theirs, 2)]
+    value = _averaged([compare(ours, other) for other in theirs])
+    pairs = [compare(first, second).value for first, second in combinations(theirs, 2)]
     floor = float(np.mean(pairs)) if pairs else None
     return Metric.of(name, value, better="higher").beside(reference=floor, before=None)
 

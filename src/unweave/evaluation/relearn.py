@@ -199,9 +199,9 @@ def _relative(name: str, steps: Sequence[int | None], limit: int) -> Metric:
     note = "An upper bound: retrain was not back." if None in rest else ""
     note = "A lower bound: the model was not back." if first is None else note
     counted = [limit if other is None else other for other in steps]
-    return _metric(name, (1 + counted[0]) / (1 + float(np.mean(counted[1:]))), note)
+    metric = _metric(name, (1 + counted[0]) / (1 + float(np.mean(counted[1:]))), note)
+    return metric.beside(reference=1.0, before=None)
 
 
 def _metric(name: str, value: float | None, note: str) -> Metric:
-    better: Literal["higher"] = "higher"
-    return Metric(metric=name, value=value, better=better, split="train", subset="forget", note=note)
+    return Metric(metric=name, value=value, better="reference", split="train", subset="forget", note=note)

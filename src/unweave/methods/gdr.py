@@ -8,7 +8,8 @@ Per step, with n = ∇ CE of a retained batch and t = ∇(−CE) of a forget bat
     n' = n − (⟨n, t⟩ / ‖t‖²) t,    t' = t − (⟨n, t⟩ / ‖n‖²) n'
 
 (the second line uses n', as upstream does). From the second epoch on, t' of the last tensor is also rectified
-against the mean of those earlier forget gradients, kept in a bank of one epoch, that conflict with it. The step is
+against the mean of those earlier forget gradients that conflict with it, of a bank that keeps the last ⌈|D_f| / batch⌉
+(the larger batch, where forget and retained batches differ: as the entanglement paper's release has it). The step is
 along (1 − w) n' + w t' with w = 1 / (1 + exp(γ (L_n − ε))): forgetting happens only while the retained loss is near
 or below ε.
 
@@ -20,6 +21,7 @@ On data that the model does not fit (retained loss above 0.1) w vanishes and GDR
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +43,7 @@ class GdrSettings(DescentSettings):
     tolerance: float = setting(
         0.02, at_least=0, search=Between(0.002, 0.5), help="Retained loss at which both gradients weigh the same; ε."
     )
+    forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_bank: bool = setting(False, help="Corrupt the bank of forget gradients as the upstream code does.")
 
 
@@ -70,9 +73,10 @@ class Rectified(Phase):
         """An epoch pairs forget and retained batches until the shorter of the two ends."""
         super().prepare(bench)
         s = self.settings
-        self.forget = bench.batches("forget", size=s.batch_size)
+        self.forget = bench.batches("forget", size=s.forget_batch or s.batch_size)
         self.retained = bench.batches("adjacent", "remote", size=s.batch_size)
         self.per_epoch = min(len(self.forget), len(self.retained))
+        self.capacity = math.ceil(len(self.forget.rows) / max(self.forget.size, self.retained.size))
         self.steps = s.epochs * self.per_epoch
         self.optimizer = optimizer_for(s, bench)
         bench.mode(s.normalisation)
@@ -91,7 +95,7 @@ class Rectified(Phase):
         forget_loss = bench.losses(self.forget[epoch * len(self.forget) + place]).mean()
         forget = bench.gradient([-forget_loss])
 
-        self.bank = [*self.bank, forget[-1].clone()][-len(self.forget) :]
+        self.bank = [*self.bank, forget[-1].clone()][-self.capacity :]
         pairs = [rectify(n, t) for n, t in zip(retained, forget, strict=True)]
         retained, forget = [n for n, _ in pairs], [t for _, t in pairs]
         if epoch > 0:

@@ -41,6 +41,7 @@ class MunbaSettings(DescentSettings):
     """Settings of MUNBa."""
 
     pairing: Literal["once", "cycle"] = setting("once", help="Bargain while forget data lasts, or in every step.")
+    forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_weights: bool = setting(False, help="Compute the weights as the upstream code does.")
 
 
@@ -80,7 +81,7 @@ class Bargain(Phase):
         """An epoch is one pass over the retained data."""
         super().prepare(bench)
         s = self.settings
-        self.forget = bench.batches("forget", size=s.batch_size)
+        self.forget = bench.batches("forget", size=s.forget_batch or s.batch_size)
         self.retained = bench.batches("adjacent", "remote", size=s.batch_size)
         self.steps = s.epochs * len(self.retained)
         self.classes = bench.classes(self.forget)

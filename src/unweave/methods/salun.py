@@ -62,7 +62,9 @@ class SalunSettings(DescentSettings):
     adjacent_weight: float = setting(1.0, at_least=0, help="β_a of the difference.")
     remote_weight: float = setting(2.0, at_least=0, help="β_r of the difference.")
     forget_weight: float = setting(1.0, at_least=0, help="λ of the difference.")
-    forget_batch: int = setting(64, at_least=1, help="Forget and adjacent samples per step of the difference.")
+    forget_batch: int = setting(
+        64, at_least=1, help="Forget and adjacent samples per step of the difference; forget samples of a tensor mask."
+    )
     mask_batches: int = setting(50, at_least=1, help="Forget batches behind a mask of tensors, at most.")
 
 
@@ -79,10 +81,12 @@ class Saliency(Phase):
     def prepare(self, bench: Workbench) -> None:
         """One step is one forget batch."""
         super().prepare(bench)
-        self.forget = bench.batches("forget", size=self.settings.batch_size)
+        s = self.settings
+        # Absolute gradients depend on the size of the batches; the release has one forget loader for mask and descent.
+        self.forget = bench.batches("forget", size=s.forget_batch if s.mask == "tensors" else s.batch_size)
         self.steps = len(self.forget)
-        if self.settings.mask == "tensors":
-            self.steps = min(self.steps, self.settings.mask_batches)
+        if s.mask == "tensors":
+            self.steps = min(self.steps, s.mask_batches)
         bench.mode("eval")
 
     def begin(self) -> None:

@@ -11,8 +11,9 @@ for S = D (all training data, forget data included) and S = D_f. Where I_f,j > �
 The squared gradient of a batch mean depends on batch size and order; ``batch_size=1`` is the per-sample Fisher and
 depends on neither. The official repository (our default) takes batches of 64 in the order of the classes, the forget
 class last; we order by training label, the forget data last. It uses λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10
-by task). The entanglement paper prints λ 1, α 10; its release computes importances on 32×32 inputs for a network
-trained at 224, and swaps λ and α on Tiny-ImageNet: neither is reproduced.
+by task). The entanglement paper prints λ 1, α 10. Its release takes remote, adjacent and forget data one after the
+other, each as the data set has it (``order="dataset"``), and swaps λ and α on Tiny-ImageNet, as ``released`` does here
+for vision transformers. It also computes importances on 32×32 inputs for a network trained at 224: not reproduced.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class SsdSettings(Settings):
         1.0, at_least=0, search=Between(0.1, 1.0), help="How much of I_D / I_f is left of a chosen weight; its λ."
     )
     batch_size: int = setting(64, at_least=1, help="Samples per squared gradient; 1: per-sample Fisher.")
-    order: Literal["label", "dataset"] = setting("label", help="Order of the data before it is cut into batches.")
+    order: Literal["label", "dataset"] = setting(
+        "label",
+        help="Before it is cut into batches, data is ordered by label, or remote, adjacent, forget by position.",
+    )
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")
 
 
@@ -61,7 +65,8 @@ class Dampen(Phase):
         by_label = s.order == "label"
         kept = bench.batches("adjacent", "remote", size=s.batch_size, by_label=by_label)
         self.forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
-        rows = torch.cat([kept.rows, self.forget.rows])
+        by_position = [bench.split.rows(subset).to(bench.device) for subset in ("remote", "adjacent")]
+        rows = torch.cat([*([kept.rows] if by_label else by_position), self.forget.rows])
         self.everything = Batches(
             kept.samples, rows, size=s.batch_size, seed=kept.seed, device=bench.device, classes=kept.classes
         )

@@ -42,7 +42,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Batch
+from unweave.data import Batch, reading
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.engine.batches import grouped
 from unweave.losses import clipped, squared_wasserstein
@@ -130,12 +130,14 @@ class Stage1(Phase):
         bench.mode(s.normalisation)
 
     def begin(self) -> None:
-        """Measure L_r(θ₀) over all of the remote data; λ starts at 0."""
-        self.pinned = self.bench.losses_in_order(self.remote).mean()
-        self.multiplier = torch.zeros_like(self.pinned)
-        self.settled, self.relapse_multiplier = torch.empty(0), torch.zeros_like(self.pinned)
-        if self.forgotten is not None:
-            self.settled = self.bench.losses_in_order(self.forgotten).clamp(max=self.settings.clip)
+        """Measure L_r(θ₀) over all of the remote data, in evaluation mode; λ starts at 0."""
+        bench = self.bench
+        with reading(bench.model, bench.device):  # to measure must not move statistics
+            self.pinned = bench.losses_in_order(self.remote).mean()
+            self.settled = torch.empty(0)
+            if self.forgotten is not None:
+                self.settled = bench.losses_in_order(self.forgotten).clamp(max=self.settings.clip)
+        self.multiplier, self.relapse_multiplier = torch.zeros_like(self.pinned), torch.zeros_like(self.pinned)
 
     def step(self, number: int) -> Logged:
         """Descend on L_aug, and move λ by the violated constraint."""
@@ -156,7 +158,7 @@ class Stage1(Phase):
         bench.descend(self.optimizer, bench.gradient([objective]))
 
         if s.multiplier_update == "after":
-            with torch.no_grad():
+            with reading(bench.model, bench.device):
                 gap = bench.losses(remote_batch).mean() - self.pinned
         self.multiplier = self.multiplier + s.penalty * gap.detach()
         return {

@@ -2,19 +2,20 @@
 
 Seeds of one study share their data, so studies, not seeds, are what a mean is over: each counts with the mean of its
 seeds, and the interval (95%, Student's t) says how much other studies of the kind may differ. With a single study,
-seeds take their place. A method is compared with the baseline on the studies that both have, by a paired t test.
+seeds take their place. A method is compared with the baseline by a paired t test on the runs (study and seed) that
+both have: a hard seed that one of them lacks counts for neither.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from unweave.errors import UsageError, unknown
-from unweave.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, Measure, ValueOf
+from unweave.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, ValueOf
 from unweave.report.grids import Column, Entry, Grid, Row
 from unweave.report.measures import number
 from unweave.report.results import Group, Results, label
@@ -71,6 +72,7 @@ class Comparison:
     baseline: Group
     names: dict[Group, str]
     runs: dict[Group, int]  # in all studies together
+    pairs: dict[Group, int]  # of these, the ones that the baseline has too
     own: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
     difference: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
 
@@ -97,77 +99,94 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     chosen = next((group for group, name in names.items() if name == baseline), None)
     if chosen is None:
         raise unknown("method", baseline, names.values())
-    runs = {group: sum(len(results.seeds_of(group)) for results in studies) for group in groups}
-    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, runs)
+    seeds = {group: {(at, seed) for at, one in enumerate(studies) for seed in one.seeds_of(group)} for group in groups}
+    runs = {group: len(some) for group, some in seeds.items()}
+    pairs = {group: len(some & seeds[chosen]) for group, some in seeds.items()}
+    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, runs, pairs)
     for measure in MEASURES:
-        every = {group: units(studies, group, measure.value) for group in groups}
-        for group, values in every.items():
-            own = estimate(list(values.values()))
+        for group in groups:
+            own = estimate(list(units(studies, group, measure.value).values()))
             if own is None:
                 continue
             found.own.setdefault(group, {})[measure.name] = own
-            common = [unit for unit in values if unit in every[chosen]]
-            apart = estimate([values[unit] - every[chosen][unit] for unit in common], paired=True)
-            if apart is not None and group != chosen and measure.tested and not group.is_reference:
+            if group == chosen or group.is_reference or not measure.tested:
+                continue
+            ours = units(studies, group, measure.value, shared=chosen)
+            theirs = units(studies, chosen, measure.value, shared=group)
+            apart = estimate([ours[unit] - theirs[unit] for unit in ours], paired=True)
+            if apart is not None:
                 found.difference.setdefault(group, {})[measure.name] = apart
     return found
 
 
-def units(studies: Sequence[Results], group: Group, value_of: ValueOf) -> dict[tuple[int, int], float]:
-    """Return the values that a mean is over: of each study, or of each seed where there is one study."""
+def units(
+    studies: Sequence[Results], group: Group, value_of: ValueOf, *, shared: Group | None = None
+) -> dict[tuple[int, int], float]:
+    """Return the values that a mean is over: of each study, or of each seed where there is one study.
+
+    Only of runs that the group ``shared``, if given, has too.
+    """
     found: dict[tuple[int, int], list[float]] = {}
     for place, results in enumerate(studies):
         for seed in results.seeds_of(group):
             value = value_of(results, group, seed)
-            if value is not None:
+            if value is not None and (shared is None or value_of(results, shared, seed) is not None):
                 found.setdefault((place, -1) if len(studies) > 1 else (place, seed), []).append(value)
     return {unit: statistics.fmean(values) for unit, values in found.items()}
 
 
 def grids(found: Comparison) -> list[Grid]:
-    """Return the tables: one for each goal, and the differences from the baseline."""
-    over = f"{len(found.studies)} studies" if len(found.studies) > 1 else "the seeds of one study"
-    runs = sorted({count for group, count in found.runs.items() if not group.is_reference})
-    over += f" ({runs[0]} runs of a method)" if len(runs) == 1 else f" ({runs[0]} to {runs[-1]} runs of a method)"
-    note = f"Mean ± 95% interval over {over}; ↓ lower is better, ↑ higher."
+    """Return the tables: one for each goal, and the differences from the baseline.
+
+    Where methods differ in how many runs they have, every row says its own number.
+    """
+    note = f"Mean ± 95% interval over {_over(found, found.own, found.runs)}; ↓ lower is better, ↑ higher."
     tables = []
     for goal, title in ((ERASE, "Goal erase"), (RETRAIN, "Goal retrain: as if never trained")):
-        shown = [m for m in MEASURES if m.goal == goal and any(m.name in own for own in found.own.values())]
-        if shown:
-            tables.append(_grid(found, f"compare-{goal}", title, shown, found.own, (note, NOTES[goal])))
-    rival = found.names[found.baseline]
+        tables += _grid(found, goal, title, (note, NOTES[goal]))
+    over = _over(found, found.difference, found.pairs)
     note = f"Mean ± 95% interval over {over}, and p of a paired t test; not corrected for their number."
     for goal in (ERASE, RETRAIN):
-        shown = [m for m in MEASURES if m.goal == goal and any(m.name in of for of in found.difference.values())]
-        if shown:
-            title = f"Goal {goal}: difference from {rival}"
-            tables.append(_grid(found, f"compare-{goal}-paired", title, shown, found.difference, (note,), signed=True))
+        tables += _grid(
+            found, goal, f"Goal {goal}: difference from {found.names[found.baseline]}", (note,), paired=True
+        )
     return tables
 
 
-def _grid(
-    found: Comparison,
-    name: str,
-    title: str,
-    shown: Sequence[Measure],
-    values: dict[Group, dict[str, Estimate]],
-    notes: tuple[str, ...],
-    *,
-    signed: bool = False,
-) -> Grid:
+def _over(found: Comparison, rows: Iterable[Group], runs: Mapping[Group, int]) -> str:
+    """Return what the means of these rows are over, in words."""
+    over = f"{len(found.studies)} studies" if len(found.studies) > 1 else "the seeds of one study"
+    counts = _counts(rows, runs)
+    few = f"{counts[0]} to " if len(counts) > 1 else ""
+    return f"{over} ({few}{counts[-1]} runs of a method)" if counts else over
+
+
+def _counts(rows: Iterable[Group], runs: Mapping[Group, int]) -> list[int]:
+    """Return the different numbers of runs that methods have; retrained models have their own."""
+    return sorted({runs[group] for group in rows if not group.is_reference})
+
+
+def _grid(found: Comparison, goal: str, title: str, notes: tuple[str, ...], *, paired: bool = False) -> list[Grid]:
+    """Return the table of a goal, if anything of it was measured."""
+    values, runs = (found.difference, found.pairs) if paired else (found.own, found.runs)
+    shown = [m for m in MEASURES if m.goal == goal and any(m.name in of for of in values.values())]
+    if not shown:
+        return []
+    uneven = len(_counts(values, runs)) > 1
     rows, records = [], []
     for group in found.names:
         of = values.get(group, {})
         if not of:
             continue
-        cells = []
-        record: dict[str, Any] = {**group._asdict(), "runs": found.runs[group]}
+        cells = [Entry(str(runs[group]))] if uneven else []
+        record: dict[str, Any] = {**group._asdict(), "runs": runs[group]}
         for measure in shown:
             one = of.get(measure.name)
-            cells.append(Entry(one.text(measure.metric, signed=signed) if one else "–"))
-            for part in ("mean", "reach", *(("p",) if signed else ())):
+            cells.append(Entry(one.text(measure.metric, signed=paired) if one else "–"))
+            for part in ("mean", "reach", *(("p",) if paired else ())):
                 record[f"{measure.name}_{part}"] = getattr(one, part) if one else None
         rows.append(Row(found.names[group], tuple(cells)))
         records.append(record)
-    columns = tuple(Column(measure.heading) for measure in shown)
-    return Grid(name, title, columns, tuple(rows), records, notes)
+    columns = (*([Column("runs")] if uneven else []), *(Column(measure.heading) for measure in shown))
+    name = f"compare-{goal}-paired" if paired else f"compare-{goal}"
+    return [Grid(name, title, columns, tuple(rows), records, notes)]

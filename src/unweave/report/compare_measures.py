@@ -110,7 +110,7 @@ PLANES: dict[str, Plane] = {
 NOTES = {
     ERASE: "Kept: test accuracy minus the original's, in points. Score: harmonic mean of 1 − forget, adjacent and "
     "remote accuracy on test data.",
-    RETRAIN: "ToW split: product over forget, adjacent and remote data of 1 − |accuracy − that of retraining|. RMIA "
-    "distance: how far the attack's AUC on the forget data is from what it is on retrained models. Loss distance: W₂ "
-    "between the forget losses and those of retrained models.",
+    RETRAIN: "ToW split: product of 1 − |accuracy − that of retraining| over train forget, train adjacent, train "
+    "remote, test adjacent and test remote data. RMIA distance: how far the attack's AUC on the forget data is from "
+    "what it is on retrained models. Loss distance: W₂ between the forget losses and those of retrained models.",
 }
