@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
 from unweave import Split, UsageError, unlearn
-from unweave.data import Samples, labels_of
+from unweave.data import READINGS, Samples, labels_of
 
 CPU = torch.device("cpu")
 
@@ -29,7 +31,7 @@ class Counted(Dataset):
 def test_a_data_set_that_never_varies_is_read_once(data, split, model):
     counted = Counted(data)
     unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=3)
-    for row in range(16, 60):
+    for row in range(READINGS, 60):
         assert counted.reads.count(row) <= 4, "a sample is read to probe, to learn its size, and to keep it"
     assert len(counted.reads) < 60 + 100
 
@@ -61,6 +63,26 @@ def test_probing_leaves_the_global_generator_alone(data):
     before = torch.random.get_rng_state()
     Samples(Counted(data, noise=1.0)).varies(torch.arange(60))
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+class Flipped(Dataset):
+    """Images that are mirrored now and then, by Python's own random numbers."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, row):
+        image = torch.tensor([float(row), -1.0])
+        return image.flip(0) if random.random() < 0.3 else image, row % 3
+
+
+def test_whether_samples_vary_depends_on_the_data_alone():
+    """Not on where the caller's random numbers stand, nor on how few samples are looked at."""
+    for seed in range(20):
+        random.seed(seed)
+        before = random.getstate()
+        assert Samples(Flipped()).varies(torch.tensor([7]))
+        assert random.getstate() == before
 
 
 def test_a_method_reads_only_what_it_needs(data, split, model):
@@ -151,7 +173,7 @@ def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split,
     wrong = Split(Watched((data[0], labels)), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="Sample 40 has the label 7"):
         unlearn(model, wrong, method="ft", device="cpu", batch_size=8, limits=None)
-    assert largest <= 16, "a check must not read more at once than a batch or a probe"
+    assert largest <= READINGS < 60, "a check must not read more at once than a batch or a probe"
 
 
 def test_iterable_data_is_refused():

@@ -23,12 +23,13 @@ from unweave import processes
 from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
-from unweave.randomness import own_random_numbers
+from unweave.randomness import own_random_numbers, seed_host
 from unweave.trees import byte_size, map_tensors, same
 
 Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
 KeepData = Literal["auto", "device", "host"]
+READINGS = 32  # of samples, twice each, that tell whether there are random transforms
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,13 @@ class Samples:
         if isinstance(self.dataset, _Columns):
             return False
         if self._varies is None:
-            some = rows[:16].cpu()
-            with own_random_numbers():  # a transform may draw from the global generators
-                self._varies = not same(self.read(some), self.read(some))
+            some = rows.cpu()[torch.arange(READINGS) % len(rows)]  # few samples are read several times
+            readings = []
+            for seed in (0, 1):  # always the same two: a resumed run must come to the same answer
+                with own_random_numbers():  # a transform may draw from the global generators
+                    seed_host(seed)
+                    readings.append(self.read(some))
+            self._varies = not same(*readings)
         return self._varies
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
