@@ -110,6 +110,23 @@ def test_bytes_stay_bytes_on_the_shelf():
     assert torch.equal(samples.batch(torch.arange(40), CPU).data[0], samples.dataset.images)
 
 
+def test_a_sample_that_is_not_on_the_shelf_is_read():
+    samples = Samples(Images())
+    samples.keep(torch.arange(10), CPU)
+    batch = samples.batch(torch.tensor([3, 39]), CPU)
+    assert torch.equal(batch.data[0], samples.dataset.images[[3, 39]])
+    assert batch.labels.tolist() == [0, 0]
+
+
+def test_entanglement_is_the_same_before_and_after_a_run_that_kept_some_of_the_data():
+    model, fresh, used = Pixels(), split_of(Images()), split_of(Images())
+    unlearn(model, used, method="ga", device="cpu", epochs=1, limits=None)
+    assert 0 < used.samples._shelves[CPU].there.sum() < 40
+    first, second = (split.entanglement(model, k=3, device="cpu") for split in (fresh, used))
+    assert torch.equal(first.per_sample, second.per_sample)
+    assert fresh.samples.kept(CPU)
+
+
 def test_a_wrong_place_is_refused():
     with pytest.raises(UsageError, match="keep_data"):
         unlearn(Pixels(), split_of(Images(), keep_data="disk"), device="cpu")

@@ -192,15 +192,22 @@ class Samples:
         return None if shelf is None else shelf.lengths
 
     def batch(
-        self, rows: Tensor, device: torch.device, *, classes: int | None = None, longest: int | None = None
+        self,
+        rows: Tensor,
+        device: torch.device,
+        *,
+        classes: int | None = None,
+        longest: int | None = None,
+        known: bool = False,
     ) -> Batch:
         """Return the samples at these positions as a batch on the device, without padding beyond ``longest`` tokens.
 
         With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
-        data that is kept on the device were checked when it was put there.)
+        data that is kept on the device were checked when it was put there.) Samples that were not put there are read.
+        That is looked up for positions on the host, unless these are ``known`` to be there; others must be.
         """
         shelf = self._shelf(device)
-        if shelf is not None:
+        if shelf is not None and (known or rows.device.type != "cpu" or shelf.has(rows)):
             rows = rows.to(device)
             return Batch(rows=rows, data=shelf.take(rows, longest))
         return self._arrived(rows, self.read(rows.cpu()), device, classes)

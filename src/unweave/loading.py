@@ -61,6 +61,10 @@ class Shelf:
             self.there[chunk] = True
         return True
 
+    def has(self, rows: Tensor) -> bool:
+        """Tell whether the samples at these positions, given on the host, are all here."""
+        return bool(self.there[rows].all())
+
     def take(self, rows: Tensor, longest: int | None = None) -> Any:
         """Return the samples at these positions, which must be on the device; padding beyond ``longest`` is cut."""
         kept = self.data if longest is None else trimmed(self.data, longest)

@@ -100,7 +100,7 @@ class Batches:
         part = processes.part_of(len(rows))
         if self._kept:
             longest = self._plan.longest(way, number)
-            mine = self.samples.batch(part.rows(rows) if part else rows, self.device, longest=longest)
+            mine = self.samples.batch(part.rows(rows) if part else rows, self.device, longest=longest, known=True)
         else:
             mine = self._ahead[way][number]
         return mine if part is None else Batch(rows=to_device(rows, self.device), data=mine.data, part=part)
