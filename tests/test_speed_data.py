@@ -78,6 +78,16 @@ def test_tensors_that_do_not_fit_are_indexed_on_the_host():
     assert same(weights(runs[0]), weights(runs[1]))
 
 
+def test_starting_processes_takes_no_random_number_of_a_step():
+    """Dropout draws from the same generator: with any number of processes, and after a resume."""
+    model = nn.Sequential(Pixels(), nn.Dropout(0.5))
+    runs = [
+        unlearn(model, split_of(Images(), keep_data="host", workers=workers), method="ft", device="cpu", epochs=1).model
+        for workers in (0, 1)
+    ]
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
 @pytest.mark.parametrize("method", ["two-stage", "ft"])
 def test_random_transforms_depend_on_the_seed_not_on_who_reads(method):
     settings = FAST if method == "two-stage" else {"learning_rate": 1e-2, "epochs": 2, "batch_size": 8}

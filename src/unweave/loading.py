@@ -105,7 +105,12 @@ def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> I
         reader = _BatchReader(read)
         return (reader[order] for order in orders)
     loader: DataLoader[Any] = DataLoader(
-        _BatchReader(read), batch_size=None, sampler=_Orders(orders), num_workers=workers, pin_memory=pinned
+        _BatchReader(read),
+        batch_size=None,
+        sampler=_Orders(orders),
+        num_workers=workers,
+        pin_memory=pinned,
+        generator=torch.Generator(),  # or a seed for the processes would be drawn from the caller's
     )
     return iter(loader)
 
