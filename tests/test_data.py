@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
-from unweave import Split, UsageError, unlearn
+from tests.conftest import same, weights
+from unweave import Split, UsageError, evaluate, unlearn
 from unweave.data import READINGS, Samples, labels_of
 
 CPU = torch.device("cpu")
@@ -174,6 +175,34 @@ def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split,
     with pytest.raises(UsageError, match="Sample 40 has the label 7"):
         unlearn(model, wrong, method="ft", device="cpu", batch_size=8, limits=None)
     assert largest <= READINGS < 60, "a check must not read more at once than a batch or a probe"
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8, torch.bool, torch.uint16])
+def test_labels_may_be_of_every_whole_number_type(kind, data, split):
+    model, labels = nn.Linear(5, 2), data[1] % 2
+    runs = []
+    for given in (labels, labels.to(kind)):
+        train = Split((data[0], given), split.forget, split.adjacent, split.remote)
+        runs.append(unlearn(model, train, method="scrub", device="cpu", epochs=1, forget_epochs=1).model)
+        assert evaluate(model, train, device="cpu")["train"]["remote"]["accuracy"] > 0
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
+@pytest.mark.parametrize("limits", [None, {}])
+def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(limits, data, split):
+    model, numbers = nn.Linear(5, 1), data[1].float()
+    for labels in (numbers, data[1][:, None], torch.zeros(60, 3)):
+        train = Split((data[0], labels), split.forget, split.adjacent, split.remote)
+        with pytest.raises(UsageError, match="one integer per sample"):
+            unlearn(nn.Linear(5, 3), train, method="ft", device="cpu", epochs=1, limits=limits)
+        with pytest.raises(UsageError, match="one integer per sample"):
+            evaluate(nn.Linear(5, 3), train, device="cpu")
+
+    def squared(model, data):
+        return (model(data[0])[:, 0] - labels_of(data)).square()
+
+    train = Split((data[0], numbers), split.forget, split.adjacent, split.remote)
+    unlearn(model, train, method="ft", device="cpu", epochs=1, loss=squared, limits=limits)
 
 
 def test_iterable_data_is_refused():

@@ -49,8 +49,8 @@ class Batch:
 
     @property
     def labels(self) -> Tensor:
-        """The labels of the samples."""
-        return processes.gathered(labels_of(self.data), self.part)
+        """The labels of the samples, as class numbers."""
+        return processes.gathered(class_labels(labels_of(self.data)), self.part)
 
     def with_labels(self, labels: Tensor) -> Batch:
         """Return the same samples under other labels."""
@@ -79,8 +79,20 @@ def labels_of(data: Data) -> Tensor:
     return torch.as_tensor(labels)
 
 
+def class_labels(labels: Tensor) -> Tensor:
+    """Return labels of any whole-number type, or of yes and no, as torch wants the numbers of classes.
+
+    >>> class_labels(torch.tensor([True, False]))
+    tensor([1, 0])
+    """
+    if labels.is_floating_point() or labels.is_complex() or labels.ndim != 1:
+        raise UsageError(f"Labels must be one integer per sample, not {labels.dtype} of shape {tuple(labels.shape)}.")
+    return labels.long()
+
+
 def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
     """Refuse labels that a model with so many classes has no logit for."""
+    labels = class_labels(labels)
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):
         place = int(bad[0])
@@ -139,11 +151,7 @@ class Samples:
             else:
                 every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
                 self._labels = torch.cat(every)
-            if self._labels.is_floating_point() or self._labels.ndim != 1:
-                raise UsageError(
-                    f"Labels must be one integer per sample, not {self._labels.dtype} of shape "
-                    f"{tuple(self._labels.shape)}."
-                )
+            self._labels = class_labels(self._labels)
         return self._labels
 
     def varies(self, rows: Tensor) -> bool:
