@@ -11,6 +11,7 @@ from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.engine import Batches
+from unweave.padding import trimmed
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -189,6 +190,45 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
     assert scores == pytest.approx(evaluate(long.model, whole, device="cpu")["train"]["remote"]["loss"])
+
+
+class Layout(Reader):
+    """Knows where on the page a token stands, and takes a number beside the tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Linear(4, 4)
+
+    def forward(self, input_ids, attention_mask, bbox, scale=1.0, title=None):
+        mask = attention_mask[:, :, None].to(bbox.dtype)
+        found = (self.words(input_ids) + self.places(bbox)) * mask
+        return scale * self.head(found.sum(1) / mask.sum(1).clamp(min=1))
+
+
+@pytest.mark.parametrize("method", ["two-stage", "unweave"])
+@pytest.mark.parametrize("keep_data", ["device", "host"])
+def test_columns_of_any_name_are_cut_and_numbers_pass_through(method, keep_data):
+    data = sentences([row % 9 for row in range(40)]) | {"bbox": torch.rand(40, 64, 4)}
+
+    def collate(rows):
+        picked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        return {**picked, "scale": 2.0, "title": None}
+
+    rows = [{name: column[row] for name, column in data.items()} for row in range(40)]
+    split = Split(rows, forget=range(6), adjacent=range(6, 14), collate=collate)
+    split.samples.keep_data = keep_data
+    result = unlearn(Layout(), split, method=method, device="cpu", limits=None)
+    assert result.history.rows
+
+
+def test_padding_without_any_token_is_not_cut_to_nothing():
+    data = sentences([0, 0]) | {"labels": torch.zeros(2, 64)}
+    cut = trimmed(data, 0)
+    assert {name: tuple(column.shape) for name, column in cut.items()} == {
+        "input_ids": (2, 16),
+        "attention_mask": (2, 16),
+        "labels": (2, 64),
+    }
 
 
 def test_padding_on_the_left_stays():
