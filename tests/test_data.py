@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
@@ -203,6 +203,13 @@ def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(lim
 
     train = Split((data[0], numbers), split.forget, split.adjacent, split.remote)
     unlearn(model, train, method="ft", device="cpu", epochs=1, loss=squared, limits=limits)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_tensors_that_are_no_pair_are_refused(count, data):
+    with pytest.raises(UsageError, match=f"this one holds {count}"):
+        Samples(TensorDataset(*[data[1]] * count))
+    assert len(Samples(TensorDataset(*data))) == 60
 
 
 def test_iterable_data_is_refused():

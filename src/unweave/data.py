@@ -323,6 +323,11 @@ def _as_dataset(data: Any) -> Any:
     if isinstance(data, IterableDataset):
         raise UsageError("An iterable data set has no positions. Pass a map-style data set.")
     if isinstance(data, TensorDataset):
+        if len(data.tensors) != 2:
+            raise UsageError(
+                f"A TensorDataset must hold two tensors, inputs and labels; this one holds {len(data.tensors)}. For "
+                "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
+            )
         data = data.tensors
     if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(c, Tensor | np.ndarray) for c in data):
         return _Columns(tuple(torch.as_tensor(column) for column in data))  # type: ignore[arg-type]
