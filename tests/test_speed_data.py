@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
@@ -136,6 +136,14 @@ def test_entanglement_is_the_same_before_and_after_a_run_that_kept_some_of_the_d
     first, second = (split.entanglement(model, k=3, device="cpu") for split in (fresh, used))
     assert torch.equal(first.per_sample, second.per_sample)
     assert fresh.samples.kept(CPU)
+
+
+def test_no_process_is_started_for_what_cannot_be_given_to_it(monkeypatch):
+    monkeypatch.setattr("torch.multiprocessing.get_start_method", lambda: "spawn")
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    plain, own = Samples(Images()), Samples(Images(), collate=lambda rows: default_collate(list(rows)))
+    assert plain._workers(torch.device("cuda")) == 4
+    assert own._workers(torch.device("cuda")) == 0
 
 
 def test_a_wrong_place_is_refused():

@@ -245,7 +245,7 @@ class Samples:
     def _workers(self, device: torch.device) -> int:
         if isinstance(self.dataset, _Columns):  # indexing whole tensors is faster than any process
             return 0
-        return worker_count(device, self.dataset) if self.workers is None else self.workers
+        return worker_count(device, self.dataset, self.collate) if self.workers is None else self.workers
 
     def _new_shelf(self, rows: Tensor, device: torch.device) -> Shelf | None:
         if self.varies(rows):

@@ -134,19 +134,19 @@ class Ahead:
         return next(self._stream)
 
 
-def worker_count(device: torch.device, dataset: Any) -> int:
+def worker_count(device: torch.device, dataset: Any, collate: Any) -> int:
     """Return how many processes should read a data set: some beside a GPU, none where the CPU computes itself."""
-    if device.type != "cuda" or not _travels(dataset):
+    if device.type != "cuda" or not _travels((dataset, collate)):
         return 0
     return min(MOST_WORKERS, (os.cpu_count() or 1) - 1)
 
 
-def _travels(dataset: Any) -> bool:
-    """Tell whether a data set can be given to another process, however that is started."""
+def _travels(given: Any) -> bool:
+    """Tell whether something can be given to another process, however that is started."""
     if torch.multiprocessing.get_start_method() == "fork":
         return True
     try:
-        pickle.dumps(dataset)
+        pickle.dumps(given)
     except Exception:  # whatever a data set's own pickling raises
         return False
     return True
