@@ -19,7 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.conftest import same, weights
-from unweave import RunError, UsageError, unlearn
+from unweave import RunError, Split, UsageError, unlearn
 from unweave.engine import Checkpoints, Workbench, run_phases
 from unweave.errors import RunWarning
 from unweave.files import Lock, canonical, sha256
@@ -72,6 +72,39 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(model, split, stoppe
     newest.write_bytes(newest.read_bytes()[:-7])
     with pytest.warns(RunWarning, match=r"01-00000009.json is damaged and skipped: 01-00000009.safetensors"):
         again = run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)
+    assert same(whole[0], again[0])
+    assert whole[1] == again[1]
+
+
+def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkeypatch):
+    """As on CUDA: convolutions are channels last there, and a fused optimiser takes state of that layout only."""
+    from unweave.engine import precision, workbench
+    from unweave.methods import two_stage
+
+    cuda = torch.device("cuda")
+    monkeypatch.setattr(workbench, "use_channels_last", lambda model, _: precision.use_channels_last(model, cuda))
+    optimizers = []
+
+    def fused(name, parameters, *, learning_rate, **_):
+        optimizers.append(torch.optim.Adam(parameters, lr=learning_rate, fused=True))
+        return optimizers[-1]
+
+    monkeypatch.setattr(two_stage, "make_optimizer", fused)
+    images = torch.randn(60, 3, 8, 8), torch.arange(60) % 3
+    split = Split(images, forget=range(6), adjacent=range(6, 24))
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 3), torch.nn.Flatten(), torch.nn.Linear(80, 3)]
+    model = torch.nn.Sequential(*layers)
+    values = {"stage1_learning_rate": 1e-2, "stage1_remote_batch": 4, "stage1_epochs": 2, "stage2_epochs": 0}
+    whole = run(model, split, None, values=values)
+    taken = two_stage.Stage1.step
+    with monkeypatch.context() as patch:
+        patch.setattr(two_stage.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(model, split, Checkpoints(tmp_path, every_steps=1), values=values)
+    again = run(model, split, Checkpoints(tmp_path), resume=True, values=values)
+    for weight, state in optimizers[-1].state.items():
+        assert state["exp_avg"].stride() == state["exp_avg_sq"].stride() == weight.stride()
+    assert not all(weight.is_contiguous() for weight in optimizers[-1].state)
     assert same(whole[0], again[0])
     assert whole[1] == again[1]
 

@@ -63,9 +63,11 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
     assert same(weights(runs[0].model), weights(runs[1].model))
 
 
-def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(digits, tmp_path, monkeypatch):
-    from unweave.methods.two_stage import Stage2
+@pytest.mark.parametrize("stage", ["Stage1", "Stage2"])
+def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(stage, digits, tmp_path, monkeypatch):
+    from unweave.methods import two_stage
 
+    stopped = getattr(two_stage, stage)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
@@ -74,9 +76,9 @@ def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(dig
     torch.use_deterministic_algorithms(True)
     try:
         whole = unlearn(original, task.train, **arguments)
-        taken = Stage2.step
+        taken = stopped.step
         with monkeypatch.context() as patch:
-            patch.setattr(Stage2, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
+            patch.setattr(stopped, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 unlearn(original, task.train, out=tmp_path / "run", checkpoint_steps=1, **arguments)
         resumed = unlearn(original, task.train, out=tmp_path / "run", resume=True, **arguments)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from unweave import Split, UsageError, unlearn
-from unweave.data import Samples, labels_of
+from tests.conftest import same, weights
+from unweave import Split, UsageError, evaluate, unlearn
+from unweave.data import READINGS, Samples, labels_of
 
 CPU = torch.device("cpu")
 
@@ -29,7 +32,7 @@ class Counted(Dataset):
 def test_a_data_set_that_never_varies_is_read_once(data, split, model):
     counted = Counted(data)
     unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=3)
-    for row in range(16, 60):
+    for row in range(READINGS, 60):
         assert counted.reads.count(row) <= 4, "a sample is read to probe, to learn its size, and to keep it"
     assert len(counted.reads) < 60 + 100
 
@@ -61,6 +64,26 @@ def test_probing_leaves_the_global_generator_alone(data):
     before = torch.random.get_rng_state()
     Samples(Counted(data, noise=1.0)).varies(torch.arange(60))
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+class Flipped(Dataset):
+    """Images that are mirrored now and then, by Python's own random numbers."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, row):
+        image = torch.tensor([float(row), -1.0])
+        return image.flip(0) if random.random() < 0.3 else image, row % 3
+
+
+def test_whether_samples_vary_depends_on_the_data_alone():
+    """Not on where the caller's random numbers stand, nor on how few samples are looked at."""
+    for seed in range(20):
+        random.seed(seed)
+        before = random.getstate()
+        assert Samples(Flipped()).varies(torch.tensor([7]))
+        assert random.getstate() == before
 
 
 def test_a_method_reads_only_what_it_needs(data, split, model):
@@ -151,7 +174,42 @@ def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split,
     wrong = Split(Watched((data[0], labels)), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="Sample 40 has the label 7"):
         unlearn(model, wrong, method="ft", device="cpu", batch_size=8, limits=None)
-    assert largest <= 16, "a check must not read more at once than a batch or a probe"
+    assert largest <= READINGS < 60, "a check must not read more at once than a batch or a probe"
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8, torch.bool, torch.uint16])
+def test_labels_may_be_of_every_whole_number_type(kind, data, split):
+    model, labels = nn.Linear(5, 2), data[1] % 2
+    runs = []
+    for given in (labels, labels.to(kind)):
+        train = Split((data[0], given), split.forget, split.adjacent, split.remote)
+        runs.append(unlearn(model, train, method="scrub", device="cpu", epochs=1, forget_epochs=1).model)
+        assert evaluate(model, train, device="cpu")["train"]["remote"]["accuracy"] > 0
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
+@pytest.mark.parametrize("limits", [None, {}])
+def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(limits, data, split):
+    model, numbers = nn.Linear(5, 1), data[1].float()
+    for labels in (numbers, data[1][:, None], torch.zeros(60, 3)):
+        train = Split((data[0], labels), split.forget, split.adjacent, split.remote)
+        with pytest.raises(UsageError, match="one integer per sample"):
+            unlearn(nn.Linear(5, 3), train, method="ft", device="cpu", epochs=1, limits=limits)
+        with pytest.raises(UsageError, match="one integer per sample"):
+            evaluate(nn.Linear(5, 3), train, device="cpu")
+
+    def squared(model, data):
+        return (model(data[0])[:, 0] - labels_of(data)).square()
+
+    train = Split((data[0], numbers), split.forget, split.adjacent, split.remote)
+    unlearn(model, train, method="ft", device="cpu", epochs=1, loss=squared, limits=limits)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_tensors_that_are_no_pair_are_refused(count, data):
+    with pytest.raises(UsageError, match=f"this one holds {count}"):
+        Samples(TensorDataset(*[data[1]] * count))
+    assert len(Samples(TensorDataset(*data))) == 60
 
 
 def test_iterable_data_is_refused():

@@ -30,6 +30,27 @@ def test_a_pass_over_batches_gives_every_sample_once():
     assert [len(b) for b in batches.several(0, 99)] == [5, 5, 5, 5, 3]
 
 
+@pytest.mark.parametrize(("count", "size", "sizes"), [(21, 5, [5, 5, 5, 4, 2]), (6, 5, [4, 2]), (4, 3, [2, 2])])
+def test_no_sample_is_left_alone_in_a_shuffled_pass(count, size, sizes):
+    samples = Samples((torch.zeros(count, 1), torch.zeros(count)))
+    batches = Batches(samples, torch.arange(count), size=size, seed=1, device=CPU)
+    shuffled, in_order = [batches[number] for number in range(len(batches))], list(batches.in_order())
+    assert [len(batch) for batch in shuffled] == sizes
+    assert sorted(torch.cat([batch.rows for batch in shuffled]).tolist()) == list(range(count))
+    assert [len(batch) for batch in in_order] == [size] * (len(sizes) - 1) + [1]
+    assert torch.cat([batch.rows for batch in in_order]).tolist() == list(range(count))
+
+
+@pytest.mark.parametrize("keep_data", ["device", "host"])
+def test_batch_normalisation_learns_from_a_pass_that_leaves_one_sample(split, keep_data):
+    """52 kept samples are three batches of 17, and one sample."""
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+    split.samples.keep_data = keep_data
+    result = unlearn(model, split, method="ft", epochs=2, batch_size=17, device="cpu")
+    assert len(result.history.rows) == 8
+    assert (result.cost.sample_forwards, result.cost.sample_gradients) == (104, 104)
+
+
 def test_batches_do_not_remember():
     def draw(order):
         batches = Batches(Samples((torch.zeros(9, 1), torch.zeros(9))), torch.arange(9), size=2, seed=4, device=CPU)

@@ -53,6 +53,32 @@ class Twice(nn.Module):
         return found + self.normalisation(found)
 
 
+class Overwritten(nn.Module):
+    """Changes the input of its convolution in place before it normalises the output."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.normalisation = nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2)
+
+    def forward(self, data):
+        data = data * 1.0
+        found = self.convolution(data)
+        return torch.relu_(data) + self.normalisation(found)
+
+
+class Computed(nn.Module):
+    """Computes the weights of its normalisation after the convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+
+    def forward(self, data):
+        found, norm = self.convolution(data), self.normalisation
+        scale = norm.weight * 2
+        return nn.functional.batch_norm(found, norm.running_mean, norm.running_var, scale, norm.bias)
+
+
 @pytest.mark.parametrize(
     ("model", "shape", "count"),
     [
@@ -61,6 +87,7 @@ class Twice(nn.Module):
         (nn.Sequential(nn.Conv2d(2, 4, 3, stride=2, groups=2), nn.BatchNorm2d(4, affine=False)), (4, 2, 7, 7), 1),
         (nn.Sequential(nn.Conv1d(2, 3, 3, padding=1, bias=False), nn.BatchNorm1d(3, eps=0.1)), (4, 2, 6), 1),
         (Twice(), (4, 2, 6, 6), 0),
+        (Computed(), (4, 2, 6, 6), 0),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.BatchNorm2d(3)), (4, 2, 6, 6), 0),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False)), (4, 2, 6, 6), 0),
     ],
@@ -71,6 +98,15 @@ def test_what_is_folded_gives_the_same_losses_and_gradients(model, shape, count)
     run, folded = traced(model)
     torch.testing.assert_close(outcome(model, run, data), outcome(model, model, data), rtol=1e-10, atol=1e-10)
     assert sum(folded) == count
+
+
+@torch.no_grad()
+def test_the_input_of_a_convolution_may_be_overwritten_later():
+    model = lively(Overwritten())
+    data = torch.randn(4, 2, 6, 6, dtype=torch.float64)
+    run, folded = traced(model)
+    torch.testing.assert_close(run(data), model(data), rtol=1e-10, atol=1e-10)
+    assert folded == [1]
 
 
 def test_statistics_that_are_not_frozen_stay():

@@ -61,6 +61,14 @@ def test_a_failed_run_leaves_no_results(model, split, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_the_folder_of_a_run_may_be_where_one_is(model, split, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    unlearn(model, split, method="ga", epochs=1, out=".", device="cpu", limits=None)
+    assert (tmp_path / "here" / "scores.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
 def test_wrong_usage_leaves_nothing_at_all(model, split, tmp_path):
     for wrong in (
         {"method": "nope"},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import traceback
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from unweave.engine.compiled import Forwards, Variant
 from unweave.engine.precision import exact_head, resolve_precision, use_channels_last, use_contiguous
 from unweave.errors import RunWarning
 from unweave.evaluation import Look, predictions
+from unweave.losses import logits
 from unweave.methods import METHODS, find_method
 from unweave.trees import tensors_of
 
@@ -265,6 +268,15 @@ def test_a_batch_is_filled_up_to_a_compiled_one_that_is_little_larger():
     assert forwards._to_fill(variant(512), 512) is None
     assert forwards._to_fill(variant(300), 300) is None, "far from any"
     assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the filling"
+
+
+def test_a_model_that_ran_as_it_is_may_go():
+    forwards, model = Forwards("auto", CPU), nn.Linear(5, 3)
+    gone = weakref.ref(model)
+    forwards.run(logits, model, (torch.zeros(2, 5), torch.zeros(2)))
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 # One pass, and none for what is known

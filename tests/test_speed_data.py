@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.engine import Batches
+from unweave.padding import trimmed
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -78,6 +79,16 @@ def test_tensors_that_do_not_fit_are_indexed_on_the_host():
     assert same(weights(runs[0]), weights(runs[1]))
 
 
+def test_starting_processes_takes_no_random_number_of_a_step():
+    """Dropout draws from the same generator: with any number of processes, and after a resume."""
+    model = nn.Sequential(Pixels(), nn.Dropout(0.5))
+    runs = [
+        unlearn(model, split_of(Images(), keep_data="host", workers=workers), method="ft", device="cpu", epochs=1).model
+        for workers in (0, 1)
+    ]
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
 @pytest.mark.parametrize("method", ["two-stage", "ft"])
 def test_random_transforms_depend_on_the_seed_not_on_who_reads(method):
     settings = FAST if method == "two-stage" else {"learning_rate": 1e-2, "epochs": 2, "batch_size": 8}
@@ -108,6 +119,31 @@ def test_bytes_stay_bytes_on_the_shelf():
     assert torch.equal(batch.data[0], samples.dataset.images[[4, 2]])
     samples.keep(torch.arange(40), CPU)
     assert torch.equal(samples.batch(torch.arange(40), CPU).data[0], samples.dataset.images)
+
+
+def test_a_sample_that_is_not_on_the_shelf_is_read():
+    samples = Samples(Images())
+    samples.keep(torch.arange(10), CPU)
+    batch = samples.batch(torch.tensor([3, 39]), CPU)
+    assert torch.equal(batch.data[0], samples.dataset.images[[3, 39]])
+    assert batch.labels.tolist() == [0, 0]
+
+
+def test_entanglement_is_the_same_before_and_after_a_run_that_kept_some_of_the_data():
+    model, fresh, used = Pixels(), split_of(Images()), split_of(Images())
+    unlearn(model, used, method="ga", device="cpu", epochs=1, limits=None)
+    assert 0 < used.samples._shelves[CPU].there.sum() < 40
+    first, second = (split.entanglement(model, k=3, device="cpu") for split in (fresh, used))
+    assert torch.equal(first.per_sample, second.per_sample)
+    assert fresh.samples.kept(CPU)
+
+
+def test_no_process_is_started_for_what_cannot_be_given_to_it(monkeypatch):
+    monkeypatch.setattr("torch.multiprocessing.get_start_method", lambda: "spawn")
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    plain, own = Samples(Images()), Samples(Images(), collate=lambda rows: default_collate(list(rows)))
+    assert plain._workers(torch.device("cuda")) == 4
+    assert own._workers(torch.device("cuda")) == 0
 
 
 def test_a_wrong_place_is_refused():
@@ -162,6 +198,45 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
     assert scores == pytest.approx(evaluate(long.model, whole, device="cpu")["train"]["remote"]["loss"])
+
+
+class Layout(Reader):
+    """Knows where on the page a token stands, and takes a number beside the tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Linear(4, 4)
+
+    def forward(self, input_ids, attention_mask, bbox, scale=1.0, title=None):
+        mask = attention_mask[:, :, None].to(bbox.dtype)
+        found = (self.words(input_ids) + self.places(bbox)) * mask
+        return scale * self.head(found.sum(1) / mask.sum(1).clamp(min=1))
+
+
+@pytest.mark.parametrize("method", ["two-stage", "unweave"])
+@pytest.mark.parametrize("keep_data", ["device", "host"])
+def test_columns_of_any_name_are_cut_and_numbers_pass_through(method, keep_data):
+    data = sentences([row % 9 for row in range(40)]) | {"bbox": torch.rand(40, 64, 4)}
+
+    def collate(rows):
+        picked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        return {**picked, "scale": 2.0, "title": None}
+
+    rows = [{name: column[row] for name, column in data.items()} for row in range(40)]
+    split = Split(rows, forget=range(6), adjacent=range(6, 14), collate=collate)
+    split.samples.keep_data = keep_data
+    result = unlearn(Layout(), split, method=method, device="cpu", limits=None)
+    assert result.history.rows
+
+
+def test_padding_without_any_token_is_not_cut_to_nothing():
+    data = sentences([0, 0]) | {"labels": torch.zeros(2, 64)}
+    cut = trimmed(data, 0)
+    assert {name: tuple(column.shape) for name, column in cut.items()} == {
+        "input_ids": (2, 16),
+        "attention_mask": (2, 16),
+        "labels": (2, 64),
+    }
 
 
 def test_padding_on_the_left_stays():

@@ -229,6 +229,15 @@ def test_test_data_may_lack_a_subset():
     assert len(split.forget) == 0
 
 
+def test_what_may_lack_a_subset_still_may_after_other_requests_and_with_noise(data):
+    test = Split(data, forget=[0, 1], adjacent=range(2, 60), remote=[], allow_empty=True)
+    after = test.after(Split(data, forget=[2], adjacent=[3]))
+    assert (len(after.adjacent), len(after.remote), len(after.forgotten)) == (57, 0, 1)
+    assert len(test.with_noise(remote_to_adjacent=0.5).adjacent) == 58
+    with pytest.raises(UsageError, match="The adjacent set is empty"):
+        Split(data, forget=[0], adjacent=[1]).after(Split(data, forget=[1], adjacent=[2]))
+
+
 def test_wrong_arguments_are_named():
     data = (INPUTS, LABELS)
     with pytest.raises(UsageError, match="Did you mean 'cat'"):

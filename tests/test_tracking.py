@@ -86,6 +86,14 @@ def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
     assert (config["method"], config["alpha"], config["seed"]) == ("two-stage", 0.5, 0)
 
 
+def test_a_run_into_the_current_folder_is_named_after_it(model, split, tmp_path, recorder, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    unlearn(model, split, out=".", track=["recorder"], **QUICK)
+    assert set(recorder.runs) == {"here"}
+    assert (tmp_path / "here" / "scores.json").exists()
+
+
 def test_a_study_tells_of_every_cell(tmp_path, recorder):
     run_study(tiny(), plan(["original", "ga"], seeds=2), tmp_path / "s", device="cpu", track=["recorder"])
     assert set(recorder.runs) == {"original.seed-0", "original.seed-1", "ga.seed-0", "ga.seed-1"}

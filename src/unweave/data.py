@@ -23,12 +23,13 @@ from unweave import processes
 from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
-from unweave.randomness import own_random_numbers
+from unweave.randomness import own_random_numbers, seed_host
 from unweave.trees import byte_size, map_tensors, same
 
 Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
 KeepData = Literal["auto", "device", "host"]
+READINGS = 32  # of samples, twice each, that tell whether there are random transforms
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Batch:
 
     @property
     def labels(self) -> Tensor:
-        """The labels of the samples."""
-        return processes.gathered(labels_of(self.data), self.part)
+        """The labels of the samples, as class numbers."""
+        return processes.gathered(class_labels(labels_of(self.data)), self.part)
 
     def with_labels(self, labels: Tensor) -> Batch:
         """Return the same samples under other labels."""
@@ -78,8 +79,20 @@ def labels_of(data: Data) -> Tensor:
     return torch.as_tensor(labels)
 
 
+def class_labels(labels: Tensor) -> Tensor:
+    """Return labels of any whole-number type, or of yes and no, as torch wants the numbers of classes.
+
+    >>> class_labels(torch.tensor([True, False]))
+    tensor([1, 0])
+    """
+    if labels.is_floating_point() or labels.is_complex() or labels.ndim != 1:
+        raise UsageError(f"Labels must be one integer per sample, not {labels.dtype} of shape {tuple(labels.shape)}.")
+    return labels.long()
+
+
 def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
     """Refuse labels that a model with so many classes has no logit for."""
+    labels = class_labels(labels)
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):
         place = int(bad[0])
@@ -138,11 +151,7 @@ class Samples:
             else:
                 every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
                 self._labels = torch.cat(every)
-            if self._labels.is_floating_point() or self._labels.ndim != 1:
-                raise UsageError(
-                    f"Labels must be one integer per sample, not {self._labels.dtype} of shape "
-                    f"{tuple(self._labels.shape)}."
-                )
+            self._labels = class_labels(self._labels)
         return self._labels
 
     def varies(self, rows: Tensor) -> bool:
@@ -150,9 +159,13 @@ class Samples:
         if isinstance(self.dataset, _Columns):
             return False
         if self._varies is None:
-            some = rows[:16].cpu()
-            with own_random_numbers():  # a transform may draw from the global generators
-                self._varies = not same(self.read(some), self.read(some))
+            some = rows.cpu()[torch.arange(READINGS) % len(rows)]  # few samples are read several times
+            readings = []
+            for seed in (0, 1):  # always the same two: a resumed run must come to the same answer
+                with own_random_numbers():  # a transform may draw from the global generators
+                    seed_host(seed)
+                    readings.append(self.read(some))
+            self._varies = not same(*readings)
         return self._varies
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
@@ -187,15 +200,22 @@ class Samples:
         return None if shelf is None else shelf.lengths
 
     def batch(
-        self, rows: Tensor, device: torch.device, *, classes: int | None = None, longest: int | None = None
+        self,
+        rows: Tensor,
+        device: torch.device,
+        *,
+        classes: int | None = None,
+        longest: int | None = None,
+        known: bool = False,
     ) -> Batch:
         """Return the samples at these positions as a batch on the device, without padding beyond ``longest`` tokens.
 
         With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
-        data that is kept on the device were checked when it was put there.)
+        data that is kept on the device were checked when it was put there.) Samples that were not put there are read.
+        That is looked up for positions on the host, unless these are ``known`` to be there; others must be.
         """
         shelf = self._shelf(device)
-        if shelf is not None:
+        if shelf is not None and (known or rows.device.type != "cpu" or shelf.has(rows)):
             rows = rows.to(device)
             return Batch(rows=rows, data=shelf.take(rows, longest))
         return self._arrived(rows, self.read(rows.cpu()), device, classes)
@@ -225,7 +245,7 @@ class Samples:
     def _workers(self, device: torch.device) -> int:
         if isinstance(self.dataset, _Columns):  # indexing whole tensors is faster than any process
             return 0
-        return worker_count(device, self.dataset) if self.workers is None else self.workers
+        return worker_count(device, self.dataset, self.collate) if self.workers is None else self.workers
 
     def _new_shelf(self, rows: Tensor, device: torch.device) -> Shelf | None:
         if self.varies(rows):
@@ -303,6 +323,11 @@ def _as_dataset(data: Any) -> Any:
     if isinstance(data, IterableDataset):
         raise UsageError("An iterable data set has no positions. Pass a map-style data set.")
     if isinstance(data, TensorDataset):
+        if len(data.tensors) != 2:
+            raise UsageError(
+                f"A TensorDataset must hold two tensors, inputs and labels; this one holds {len(data.tensors)}. For "
+                "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
+            )
         data = data.tensors
     if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(c, Tensor | np.ndarray) for c in data):
         return _Columns(tuple(torch.as_tensor(column) for column in data))  # type: ignore[arg-type]

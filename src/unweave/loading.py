@@ -61,6 +61,10 @@ class Shelf:
             self.there[chunk] = True
         return True
 
+    def has(self, rows: Tensor) -> bool:
+        """Tell whether the samples at these positions, given on the host, are all here."""
+        return bool(self.there[rows].all())
+
     def take(self, rows: Tensor, longest: int | None = None) -> Any:
         """Return the samples at these positions, which must be on the device; padding beyond ``longest`` is cut."""
         kept = self.data if longest is None else trimmed(self.data, longest)
@@ -101,7 +105,12 @@ def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> I
         reader = _BatchReader(read)
         return (reader[order] for order in orders)
     loader: DataLoader[Any] = DataLoader(
-        _BatchReader(read), batch_size=None, sampler=_Orders(orders), num_workers=workers, pin_memory=pinned
+        _BatchReader(read),
+        batch_size=None,
+        sampler=_Orders(orders),
+        num_workers=workers,
+        pin_memory=pinned,
+        generator=torch.Generator(),  # or a seed for the processes would be drawn from the caller's
     )
     return iter(loader)
 
@@ -125,19 +134,19 @@ class Ahead:
         return next(self._stream)
 
 
-def worker_count(device: torch.device, dataset: Any) -> int:
+def worker_count(device: torch.device, dataset: Any, collate: Any) -> int:
     """Return how many processes should read a data set: some beside a GPU, none where the CPU computes itself."""
-    if device.type != "cuda" or not _travels(dataset):
+    if device.type != "cuda" or not _travels((dataset, collate)):
         return 0
     return min(MOST_WORKERS, (os.cpu_count() or 1) - 1)
 
 
-def _travels(dataset: Any) -> bool:
-    """Tell whether a data set can be given to another process, however that is started."""
+def _travels(given: Any) -> bool:
+    """Tell whether something can be given to another process, however that is started."""
     if torch.multiprocessing.get_start_method() == "fork":
         return True
     try:
-        pickle.dumps(dataset)
+        pickle.dumps(given)
     except Exception:  # whatever a data set's own pickling raises
         return False
     return True

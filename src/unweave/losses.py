@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import Data, labels_of
+from unweave.data import Data, class_labels, labels_of
 from unweave.errors import UsageError
 
 Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]
@@ -51,7 +51,7 @@ def cross_entropy(model: nn.Module, data: Data) -> Tensor:
     >>> cross_entropy(model, (torch.zeros(4, 2), torch.tensor([0, 1, 2, 0]))).shape
     torch.Size([4])
     """
-    return functional.cross_entropy(logits(model, data), labels_of(data), reduction="none")
+    return functional.cross_entropy(logits(model, data), class_labels(labels_of(data)), reduction="none")
 
 
 def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> Tensor:

@@ -36,6 +36,8 @@ def features(
     """
     where = pick_device(device)
     part = processes.part_of(len(rows))
+    mine = part.rows(rows) if part else rows
+    samples.keep(mine, where)
     seen: list[Tensor] = []
     order: list[nn.Linear] = []
 
@@ -60,7 +62,7 @@ def features(
             )
         handle = heads[-1].register_forward_pre_hook(note_input)
         try:
-            for some in (part.rows(rows) if part else rows).split(batch_size):
+            for some in mine.split(batch_size):
                 logits(model, samples.batch(some, where).data)
         finally:
             handle.remove()

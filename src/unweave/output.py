@@ -38,6 +38,7 @@ MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes 
 
 def unfinished(target: Path) -> Path:
     """Return where the work on a folder happens until it is done."""
+    target = target.resolve()  # as it was given, it may have no name: "."
     return target.with_name(target.name + ".unfinished")
 
 
@@ -67,7 +68,7 @@ class OutputFolder:
         checkpoint_seconds: float,
         checkpoint_steps: int | None,
     ) -> None:
-        self.target, self.config = target, config
+        self.target, self.config = target.resolve(), config
         self.work = unfinished(target)
         self.checkpoints = Checkpoints(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 MASK = "attention_mask"
 MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
 
@@ -29,12 +28,16 @@ def token_lengths(data: Any) -> Tensor | None:
 def trimmed(data: Any, longest: int) -> Any:
     """Return a batch without the columns that are padding in every sample, given the longest sample's length.
 
+    Every tensor but the labels that is as wide as the attention mask has a column for each token. Some columns are left
+    even where no sample has a token.
+
     >>> trimmed({"attention_mask": torch.ones(1, 40), "labels": torch.ones(1)}, 17)["attention_mask"].shape
     torch.Size([1, 32])
     """
     width = data[MASK].shape[1]
-    cut = min(width, -(-longest // MULTIPLE) * MULTIPLE)
-    return {
-        name: value[:, :cut] if name in TOKENS and value.ndim == 2 and value.shape[1] == width else value
-        for name, value in data.items()
-    }
+    cut = min(width, -(-max(longest, 1) // MULTIPLE) * MULTIPLE)
+
+    def is_wide(value: Any) -> bool:
+        return isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == width
+
+    return {name: value[:, :cut] if is_wide(value) and name != "labels" else value for name, value in data.items()}

@@ -287,8 +287,9 @@ def _tracking(
 ) -> Tracking | None:
     if not track or not processes.is_first():
         return None
-    place = Path(folder) if folder is not None else (Path(out).parent if out is not None else Path()) / "tracking"
-    name = Path(out).name if out is not None else f"{config['method']}.seed-{config['seed']}"
+    target = Path(out).resolve() if out is not None else None
+    place = Path(folder) if folder is not None else (target.parent if target else Path()) / "tracking"
+    name = target.name if target else f"{config['method']}.seed-{config['seed']}"
     return Tracking(track, name=name, folder=place, config=config)
 
 

@@ -63,6 +63,7 @@ class Split:
             taken = np.concatenate([self.forget, self.adjacent, self.forgotten])
             remote = np.setdiff1d(np.arange(size), taken)
         self.remote = _indices("remote", remote, size)
+        self.allow_empty = allow_empty
         self._check(allow_empty)
 
     def _check(self, allow_empty: bool) -> None:
@@ -179,6 +180,7 @@ class Split:
             np.concatenate([np.setdiff1d(self.adjacent, moved["adjacent"]), moved["remote"]]),
             np.concatenate([np.setdiff1d(self.remote, moved["remote"]), moved["adjacent"]]),
             forgotten=self.forgotten,
+            allow_empty=self.allow_empty,
         )
 
     def after(self, *earlier: Split) -> Split:
@@ -202,7 +204,7 @@ class Split:
         )
         gone = np.setdiff1d(gone, self.forget)
         kept = (np.setdiff1d(self[name], gone) for name in ("adjacent", "remote"))
-        return Split(self.samples, self.forget, *kept, forgotten=gone)
+        return Split(self.samples, self.forget, *kept, forgotten=gone, allow_empty=self.allow_empty)
 
     # What it knows
 

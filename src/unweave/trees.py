@@ -28,13 +28,15 @@ def tensors_of(data: Any) -> list[Tensor]:
 
 
 def join(parts: list[Any]) -> Any:
-    """Put batches of one form behind each other."""
+    """Put batches of one form behind each other; of what is no tensor, such as a number, the first is taken."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts)
     if isinstance(first, Mapping):
         return {name: join([part[name] for part in parts]) for name in first}
-    return tuple(join(list(values)) for values in zip(*parts, strict=True))
+    if isinstance(first, tuple | list):
+        return tuple(join(list(values)) for values in zip(*parts, strict=True))
+    return first
 
 
 def shapes(data: Any) -> tuple[tuple[int, ...], ...]:

@@ -33,6 +33,9 @@ def derive_seed(*parts: int | str) -> int:
 class Batches:
     """The samples of a subset in shuffled batches: an endless stream, reshuffled on every pass.
 
+    A single sample that would be left for the last batch of a pass gets company from the batch before it, for batch
+    normalisation cannot learn from one. (Batches of two have none to spare.)
+
     >>> samples = Samples((torch.arange(5.0)[:, None], torch.zeros(5, dtype=torch.long)))
     >>> batches = Batches(samples, torch.arange(5), size=2, seed=0, device=torch.device("cpu"))
     >>> len(batches), [len(batches[step]) for step in range(4)]
@@ -100,7 +103,7 @@ class Batches:
         part = processes.part_of(len(rows))
         if self._kept:
             longest = self._plan.longest(way, number)
-            mine = self.samples.batch(part.rows(rows) if part else rows, self.device, longest=longest)
+            mine = self.samples.batch(part.rows(rows) if part else rows, self.device, longest=longest, known=True)
         else:
             mine = self._ahead[way][number]
         return mine if part is None else Batch(rows=to_device(rows, self.device), data=mine.data, part=part)
@@ -129,23 +132,28 @@ class _Plan:
     def __init__(self, rows: Tensor, size: int, seed: int, *, varies: bool, lengths: Tensor | None = None) -> None:
         self.rows, self.size, self.seed, self.varies, self.lengths = rows, size, seed, varies, lengths
         self.shuffled = lru_cache(maxsize=2)(self._shuffle)
+        self.count = math.ceil(len(rows) / size)
+        self.one_is_left = self.count > 1 and size > 2 and len(rows) % size == 1
 
     def positions(self, way: str, number: int) -> Tensor:
         """Return the positions of the samples of a batch."""
-        turn, some = self._place(number)
+        turn, some = self._place(way, number)
         return self.shuffled(turn)[0][some] if way == "shuffled" else self.rows[some]
 
     def longest(self, way: str, number: int) -> int | None:
         """Return the most tokens that a sample of a batch has, or None where samples have no tokens."""
         if self.lengths is None:
             return None
-        turn, some = self._place(number)
+        turn, some = self._place(way, number)
         lengths = self.shuffled(turn)[1] if way == "shuffled" else self.lengths
         return int(lengths[some].max()) if lengths is not None else None
 
-    def _place(self, number: int) -> tuple[int, slice]:
-        turn, place = divmod(number, math.ceil(len(self.rows) / self.size))
-        return turn, slice(place * self.size, (place + 1) * self.size)
+    def _place(self, way: str, number: int) -> tuple[int, slice]:
+        turn, place = divmod(number, self.count)
+        start, end = place * self.size, (place + 1) * self.size
+        if way == "shuffled" and self.one_is_left:
+            start, end = start - (place == self.count - 1), end - (place == self.count - 2)
+        return turn, slice(start, end)
 
     def order(self, way: str, number: int) -> Order:
         """Return the positions that this process reads, and the seed of random transforms where there are any."""

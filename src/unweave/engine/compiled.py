@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +70,7 @@ class Forwards:
     def __init__(self, mode: Compile, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self._compiled: dict[nn.Module, nn.Module] = {}
-        self._kinds: dict[nn.Module, tuple[str, int]] = {}
+        self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # models come and go
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
         self._failed = False

@@ -32,17 +32,22 @@ def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
 def fold_normalisation(graph: GraphModule) -> int:
     """Fold every normalisation with frozen statistics whose input is a convolution's output and nobody else's.
 
-    Returns how many there were.
+    What is folded stands where the convolution stood: later, its input may have been changed in place. So statistics
+    and weights of the normalisation must be known there. Returns how many were folded.
     """
     count = 0
-    for node in list(graph.graph.nodes):
+    place = {node: number for number, node in enumerate(graph.graph.nodes)}
+    for node in place:
         if node.op != "call_function" or node.target is not functional.batch_norm:
             continue
         given = {**DEFAULTS, **dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
         before = given["input"]
         if given["training"] or given["running_mean"] is None or not _is_convolution(before) or len(before.users) > 1:
             continue
-        with graph.graph.inserting_before(node):
+        own = [given[name] for name in ("running_mean", "running_var", "weight", "bias")]
+        if any(tensor is not None and not _is_given(tensor, place, before) for tensor in own):
+            continue
+        with graph.graph.inserting_before(before):
             folded = graph.graph.call_function(
                 _folded(before.target), before.args, {**before.kwargs, **_normalisation(given)}
             )
@@ -57,6 +62,11 @@ def fold_normalisation(graph: GraphModule) -> int:
 
 def _is_convolution(node: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and node.target in CONVOLUTIONS
+
+
+def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
+    """Tell whether a tensor is an argument or attribute of the graph that is named before a node."""
+    return isinstance(node, Node) and node.op in ("placeholder", "get_attr") and place[node] < place[before]
 
 
 def _normalisation(given: dict[str, Any]) -> dict[str, Any]:

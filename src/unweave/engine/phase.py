@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.engine.workbench import Workbench
-from unweave.sharding import all_cut_like, collected, cut_like, load
+from unweave.sharding import all_cut_like, collected, cut_like, is_cut, load
 
 Logged: TypeAlias = "Mapping[str, Tensor | float]"
 State: TypeAlias = "dict[str, Tensor]"
@@ -99,13 +99,20 @@ def _from_tensors(current: Any, tensors: Mapping[str, Tensor], bench: Workbench)
             if key.startswith("optimizer."):
                 _, index, name = key.split(".", 2)
                 owner = owners[int(index)]
-                state[int(index)][name] = cut_like(tensor, owner) if tensor.shape == owner.shape else tensor
+                state[int(index)][name] = _as_owned(tensor, owner) if tensor.shape == owner.shape else tensor
         current.load_state_dict({"state": state, "param_groups": rest["param_groups"]})
         return current
     if isinstance(current, nn.Module):
         load(current, {key.removeprefix("module."): tensor for key, tensor in tensors.items()})
         return current
     return all_cut_like([tensors[f"list.{index}"].to(bench.device) for index in range(len(tensors))], bench.parameters)
+
+
+def _as_owned(tensor: Tensor, owner: Tensor) -> Tensor:
+    """Cut a tensor as its weight is cut, or lay it out in memory as its weight is: fused optimisers ask for that."""
+    if is_cut(owner):
+        return cut_like(tensor, owner)
+    return torch.empty_like(owner, dtype=tensor.dtype, device=tensor.device, requires_grad=False).copy_(tensor)
 
 
 def _text_tensor(text: str) -> Tensor:
