@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -279,3 +280,26 @@ def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     (copy / "config.json").write_text(json.dumps({**config, "split": "else"}))
     with pytest.raises(UsageError, match="another split"):
         load_subject(copy)
+
+
+def test_another_split_does_not_get_the_benchmarks_test_split(run_folder, tmp_path):
+    task = find_benchmark("digits").load()
+    train, test = Split(task.train.samples, [0, 1], [2, 3]), Split(task.test.samples, [4, 5, 6], [7])
+    train.save(tmp_path / "train.json")
+    test.save(tmp_path / "test.json")
+    assert load_subject(run_folder).test == task.test
+    given = load_subject(run_folder, split=tmp_path / "train.json")
+    assert (given.train == train, given.test) == (True, None)
+    assert load_subject(run_folder, split=tmp_path / "train.json", test_split=tmp_path / "test.json").test == test
+
+    on_record = tmp_path / "on record"  # has its split, and at first no test split
+    shutil.copytree(run_folder, on_record)
+    config = json.loads((on_record / "config.json").read_text())
+    (on_record / "config.json").write_text(json.dumps({**config, "split": train.hash}))
+    train.save(on_record / "split.json")
+    assert load_subject(on_record).test is None
+    test.save(on_record / "test-split.json")
+    assert load_subject(on_record).test == test
+    assert load_subject(on_record, split=tmp_path / "train.json").test == test
+    task.train.save(tmp_path / "other.json")
+    assert load_subject(on_record, split=tmp_path / "other.json").test is None

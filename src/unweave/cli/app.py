@@ -42,6 +42,9 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
 ]
 SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
+TestSplitFile = Annotated[
+    Path | None, typer.Option("--test-split", help="Indices of the test data that go with --split; without it, none.")
+]
 Track = Annotated[
     str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
 ]

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console
+from unweave.cli.app import (
+    AsJson,
+    DataFolder,
+    Device,
+    Options,
+    Small,
+    SplitFile,
+    TestSplitFile,
+    app,
+    chosen_options,
+    out_console,
+)
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
@@ -115,6 +126,7 @@ def verify(
     original: Original = None,
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
+    test_split: TestSplitFile = None,
     source: Source = None,
     data: DataFolder = None,
     options: Options = None,
@@ -137,7 +149,13 @@ def verify(
         from unweave.audit import load_subject
 
         subject = load_subject(
-            model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
+            model,
+            benchmark=benchmark,
+            split=split,
+            test_split=test_split,
+            data=data,
+            options=chosen_options(options, small),
+            source=source,
         )
         checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
         if recompute:
