@@ -267,6 +267,10 @@ def test_a_function_of_the_users_brings_model_and_data():
 def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     with pytest.raises(UsageError, match="--benchmark NAME"):
         load_subject(run_folder / "model.safetensors")
+    with pytest.raises(UsageError, match="Say which model to examine"):
+        load_subject(None, benchmark="digits")
+    with pytest.raises(UsageError, match="nope does not exist"):
+        load_subject(tmp_path / "nope")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"config\.json cannot be read"):
         load_subject(tmp_path / "empty", benchmark="digits")

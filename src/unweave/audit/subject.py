@@ -69,12 +69,18 @@ def load_subject(
     split or None); then no benchmark is needed, and ``path``, if given, holds weights for that model. ``method`` says
     how a model that comes as a file was unlearned.
     """
+    if path is not None and not path.exists():
+        raise UsageError(f"{path} does not exist. Give a safetensors file, or the folder of a run.")
     config = _config(path)
     if source is not None:
         model, train, test = _call(source)
         return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
+    if path is None:
+        raise UsageError(
+            "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
+        )
     name = benchmark or config.get("benchmark")
-    if path is None or name is None:
+    if name is None:
         raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
     if not options and config.get("benchmark") == name:
         options = _harmless(config.get("options") or {}, data, path)
