@@ -34,6 +34,7 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
 from unweave.files import read_json
+from unweave.methods import Method, all_methods
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
 from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unlearn
@@ -130,9 +131,12 @@ def run(
     """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
     task_source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
     chosen = task_source.method(method)
+    if goal and not _has_goals(chosen):
+        having = ", ".join(name for name, other in all_methods().items() if _has_goals(other))
+        raise UsageError(f"--goal is for methods that have a setting goal ({having}); {chosen.name} has none.")
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
     configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
-    losses = read_json(reference) if reference else None
+    losses = _read_losses(reference) if reference else None
     if reference:
         check_reference(losses, configured)
     check_trackers(words(track))
@@ -197,3 +201,18 @@ def run(
     out_console.print(
         f"\nWritten to {out} in {result.cost.seconds:.1f} s of unlearning.", highlight=False, markup=False
     )
+
+
+def _has_goals(method: Method) -> bool:
+    return any(row["name"] == "goal" for row in method.settings.describe())
+
+
+def _read_losses(path: Path) -> Any:
+    """Read given losses, of cross-entropy as everything is that the command line runs; an odd entry is named."""
+    losses = read_json(path)
+    for place, loss in enumerate(losses if isinstance(losses, list) else []):
+        if not isinstance(loss, int | float) or isinstance(loss, bool):
+            raise UsageError(f"{path}: entry {place} is {loss!r}, no number.")
+        if loss < 0:
+            raise UsageError(f"{path}: entry {place} is {loss}; a cross-entropy loss is 0 at least.")
+    return losses
