@@ -238,6 +238,20 @@ def test_audit_with_shadow_models_resumes(digits, tmp_path, monkeypatch):
         make_shadows(subject, Pool(subject), 4, folder=tmp_path, seed=1, device="cpu")
 
 
+def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, tmp_path, monkeypatch):
+    benchmark, task, original = digits
+    subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
+    monkeypatch.setitem(audit.__globals__, "examine", lambda *_, **__: pytest.fail("it was computed"))
+    for count in (2, 3, 5):
+        with pytest.raises(UsageError, match=f"{count} shadow models were asked for; take an even number of four"):
+            audit(subject, shadows=count, folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UsageError, match="cannot be a folder for shadow models: there is a file"):
+            audit(subject, shadows=4, folder=place)
+
+
 def test_audit_without_shadows_says_so(split, model, data):
     subject = Subject(model=model, train=split, test=None)
     scores = audit(subject, shadows=8, resamples=20, device="cpu", relearn=RelearnSettings(steps=2))

@@ -92,7 +92,9 @@ def audit(
     retrain: Retrain = 2,
     original: Original = None,
     method: Annotated[str | None, typer.Option(help="How it was unlearned, if its folder does not say.")] = None,
-    shadows: Annotated[int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number; 0: none.")] = 16,
+    shadows: Annotated[
+        int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number, 4 at least; 0: none.")
+    ] = 16,
     out: Annotated[Path | None, typer.Option(help="Folder that keeps the shadow models, to go on later.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shadow models and attacks.")] = 0,
     device: Device = None,
