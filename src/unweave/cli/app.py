@@ -13,14 +13,28 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from unweave import processes
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import RunError, RunWarning, UsageError
 
+
+class Commands(TyperGroup):
+    """The commands. One that is stopped with Ctrl-C, and does not itself say how to go on, says that it stopped."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            stop("Stopped.")
+
+
 app = typer.Typer(
     name="unweave",
+    cls=Commands,
     help="Make a trained model forget part of its data, and keep what looks like it.",
     no_args_is_help=True,
     add_completion=False,
@@ -133,6 +147,12 @@ def say(text: str) -> None:
     if not processes.is_first():
         return
     err_console.print(text, style="dim", markup=False, highlight=False)
+
+
+def stop(words: str) -> NoReturn:
+    """End after Ctrl-C with a word to the person who pressed it."""
+    say(words)
+    raise typer.Exit(130) from None
 
 
 def listing(rows: Iterable[tuple[str, str]]) -> Table:

@@ -26,6 +26,7 @@ from unweave.cli.app import (
     out_console,
     pairs,
     say,
+    stop,
     words,
 )
 from unweave.demo import MARK, run_demo
@@ -37,7 +38,7 @@ from unweave.files import read_json
 from unweave.methods import Method, all_methods
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
-from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unlearn
+from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unfinished, unlearn
 from unweave.split import Split
 from unweave.tracking import check_trackers
 
@@ -167,32 +168,35 @@ def run(
         kept = train.after(*earlier) if earlier else train
         return task_source.train_briefly(original, kept, seed=seed, device=device, **fast)
 
-    result = unlearn(
-        original,
-        train,
-        chosen,
-        profile=profile,
-        seed=seed,
-        out=out,
-        resume=resume,
-        test=test,
-        earlier=earlier,
-        initial=lambda: task_source.initial(seed),
-        reference=briefly if losses is None else losses,
-        device=device,
-        micro_batch=micro_batch,
-        max_memory=max_memory,
-        shard=shard,
-        limits=guard,
-        request=asked,
-        checkpoint_seconds=checkpoint_seconds,
-        checkpoint_steps=checkpoint_steps,
-        watch=Watch() if watch else None,
-        track=words(track),
-        about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
-        **fast,
-        **values,
-    )
+    try:
+        result = unlearn(
+            original,
+            train,
+            chosen,
+            profile=profile,
+            seed=seed,
+            out=out,
+            resume=resume,
+            test=test,
+            earlier=earlier,
+            initial=lambda: task_source.initial(seed),
+            reference=briefly if losses is None else losses,
+            device=device,
+            micro_batch=micro_batch,
+            max_memory=max_memory,
+            shard=shard,
+            limits=guard,
+            request=asked,
+            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_steps=checkpoint_steps,
+            watch=Watch() if watch else None,
+            track=words(track),
+            about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+            **fast,
+            **values,
+        )
+    except KeyboardInterrupt:
+        stop("Stopped. The same command with --resume goes on." if unfinished(out).exists() else "Stopped.")
     if as_json:
         scores = result.scores.to_dict() if result.scores else {}
         typer.echo(json.dumps({**scores, "cost": result.cost.to_dict(), "out": str(out)}))

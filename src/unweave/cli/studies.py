@@ -26,6 +26,7 @@ from unweave.cli.app import (
     out_console,
     pairs,
     say,
+    stop,
     words,
 )
 from unweave.errors import RunError, UsageError
@@ -115,8 +116,7 @@ def study(
         else:
             store = run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
-        say("Stopped. What is done is kept; the same command goes on.")
-        raise typer.Exit(130) from None
+        stop("Stopped. What is done is kept; the same command goes on.")
     _show(store, cells, as_json=as_json)
 
 

@@ -24,6 +24,7 @@ from unweave.cli.app import (
     chosen_options,
     out_console,
     say,
+    stop,
     words,
 )
 from unweave.split import SUBSETS
@@ -72,8 +73,7 @@ def tune(
             write=say,
         )
     except KeyboardInterrupt:
-        say("Stopped. What is done is kept; the same command goes on.")
-        raise typer.Exit(130) from None
+        stop("Stopped. What is done is kept; the same command goes on.")
     left, asked = sum(done.left().values()), trials * len(done.searches)
     if as_json:
         best = done.best["methods"] if done.best else {}
