@@ -78,7 +78,8 @@ def study(
     track: Track = "",
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
     ] = None,
     keep_models: Annotated[
         str, typer.Option(help="Whose weights stay once they are compared: all, originals or none.")

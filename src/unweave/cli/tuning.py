@@ -46,7 +46,8 @@ def tune(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a method each.")] = 1,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Begin no trial after this time; training is left, too.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin no trial after this time; training is left, too."),
     ] = None,
     data: DataFolder = None,
     options: Options = None,
