@@ -3,10 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 
 import pytest
 
 import unweave
+from unweave.cli import main
 
 
 def command(*words, cwd=None):
@@ -58,7 +61,10 @@ def test_run_writes_a_folder_and_prints_scores(tmp_path):
         (["run", "digits", "--set", "alpha", "--out", "x"], 2, "KEY=VALUE"),
         (["run", "digits", "--profile", "papr", "--out", "x"], 2, "Did you mean 'paper'"),
         (["run", "digits", "--precision", "float99", "--out", "x"], 2, "no precision"),
+        (["run", "digits", "--device", "meta", "--out", "x"], 2, "'meta' cannot be used here: it holds no values."),
         (["run", "digits", "--device", "tpu:9", "--out", "x"], 2, "cannot be used here"),
+        (["study", "digits", "--time-limit", "-1", "--out", "x"], 2, "Invalid value for '--time-limit'"),
+        (["tune", "digits", "--time-limit", "-1", "--out", "x"], 2, "Invalid value for '--time-limit'"),
         (["run", "digits", "--out", "x", "--resume"], 2, "no unfinished run"),
         (["run", "digits"], 2, "--out"),
         (["methods", "nope"], 2, "no method 'nope'"),
@@ -132,6 +138,35 @@ def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path):
     done = command("demo", "--out", "mine", cwd=tmp_path)
     assert done.returncode == 2
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("words", "stopped_in", "message"),
+    [
+        (["demo", "--out", "x"], "unweave.cli.running.run_demo", "Stopped."),
+        (["evaluate", "x"], "unweave.audit.load_subject", "Stopped."),
+        (["audit", "x"], "unweave.audit.load_subject", "Stopped."),
+        (["run", "digits", "--out", "x"], "unweave.benchmarks.Benchmark.train", "Stopped."),
+        (
+            ["run", "digits", "--out", "x", "--device", "cpu"],
+            "unweave.cli.running.unlearn",
+            "Stopped. The same command with --resume goes on.",
+        ),
+    ],
+)
+def test_a_command_that_is_stopped_says_so(words, stopped_in, message, tmp_path, monkeypatch, capsys):
+    def interrupt(*_, **more):
+        if more.get("out"):
+            Path("x.unfinished").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unweave.benchmarks.Benchmark.train", lambda *_, **__: None)
+    monkeypatch.setattr(stopped_in, interrupt)
+    monkeypatch.setattr(sys, "argv", ["unweave", *words])
+    with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
+        main()
+    assert (ended.value.code, capsys.readouterr().err.strip()) == (130, message)
 
 
 def test_a_saved_model_is_evaluated_and_audited(tmp_path):

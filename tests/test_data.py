@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
-from unweave.data import READINGS, Samples, labels_of
+from unweave.data import READINGS, Samples, labels_of, pick_device
 
 CPU = torch.device("cpu")
 
@@ -242,3 +242,12 @@ def test_dict_batches_reach_the_model_by_name(data, split):
     second = unlearn(named, mapping, device="cpu", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2).model
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_device_that_is_not_there_gets_one_sentence(monkeypatch):
+    def refuse(*_, **__):
+        raise NotImplementedError("Could not run 'empty' with 'MPS'. This could be because of\na lot\nof things")
+
+    monkeypatch.setattr("torch.empty", refuse)
+    with pytest.raises(UsageError, match=r"^The device 'mps' cannot be used here: Could not run 'empty' with 'MPS'$"):
+        pick_device("mps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -249,6 +250,20 @@ def test_audit_with_shadow_models_resumes(digits, tmp_path, monkeypatch):
         make_shadows(subject, Pool(subject), 4, folder=tmp_path, seed=1, device="cpu")
 
 
+def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, tmp_path, monkeypatch):
+    benchmark, task, original = digits
+    subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
+    monkeypatch.setitem(audit.__globals__, "examine", lambda *_, **__: pytest.fail("it was computed"))
+    for count in (2, 3, 5):
+        with pytest.raises(UsageError, match=f"{count} shadow models were asked for; take an even number of four"):
+            audit(subject, shadows=count, folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UsageError, match="cannot be a folder for shadow models: there is a file"):
+            audit(subject, shadows=4, folder=place)
+
+
 def test_audit_without_shadows_says_so(split, model, data):
     subject = Subject(model=model, train=split, test=None)
     scores = audit(subject, shadows=8, resamples=20, device="cpu", relearn=RelearnSettings(steps=2))
@@ -278,6 +293,10 @@ def test_a_function_of_the_users_brings_model_and_data():
 def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     with pytest.raises(UsageError, match="--benchmark NAME"):
         load_subject(run_folder / "model.safetensors")
+    with pytest.raises(UsageError, match="Say which model to examine"):
+        load_subject(None, benchmark="digits")
+    with pytest.raises(UsageError, match="nope does not exist"):
+        load_subject(tmp_path / "nope")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"config\.json cannot be read"):
         load_subject(tmp_path / "empty", benchmark="digits")
@@ -291,3 +310,26 @@ def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     (copy / "config.json").write_text(json.dumps({**config, "split": "else"}))
     with pytest.raises(UsageError, match="another split"):
         load_subject(copy)
+
+
+def test_another_split_does_not_get_the_benchmarks_test_split(run_folder, tmp_path):
+    task = find_benchmark("digits").load()
+    train, test = Split(task.train.samples, [0, 1], [2, 3]), Split(task.test.samples, [4, 5, 6], [7])
+    train.save(tmp_path / "train.json")
+    test.save(tmp_path / "test.json")
+    assert load_subject(run_folder).test == task.test
+    given = load_subject(run_folder, split=tmp_path / "train.json")
+    assert (given.train == train, given.test) == (True, None)
+    assert load_subject(run_folder, split=tmp_path / "train.json", test_split=tmp_path / "test.json").test == test
+
+    on_record = tmp_path / "on record"  # has its split, and at first no test split
+    shutil.copytree(run_folder, on_record)
+    config = json.loads((on_record / "config.json").read_text())
+    (on_record / "config.json").write_text(json.dumps({**config, "split": train.hash}))
+    train.save(on_record / "split.json")
+    assert load_subject(on_record).test is None
+    test.save(on_record / "test-split.json")
+    assert load_subject(on_record).test == test
+    assert load_subject(on_record, split=tmp_path / "train.json").test == test
+    task.train.save(tmp_path / "other.json")
+    assert load_subject(on_record, split=tmp_path / "other.json").test is None

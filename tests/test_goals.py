@@ -355,14 +355,16 @@ def test_the_command_takes_a_goal_and_given_losses(command, tmp_path):
     ("words", "message"),
     [
         (["--method", "unweave", "--goal", "both"], "goal is 'both', but must be one of erase, retrain."),
-        (["--method", "two-stage", "--goal", "retrain"], "There is no setting 'goal'"),
+        (["--method", "two-stage", "--goal", "retrain"], "a setting goal (unweave); two-stage has none"),
         (["--method", "unweave", "--goal", "retrain", "--reference", "{empty}"], "non-empty list of losses"),
+        (["--method", "unweave", "--goal", "retrain", "--reference", "{negative}"], "entry 1 is -2; a cross-entropy"),
+        (["--method", "unweave", "--goal", "retrain", "--reference", "{text}"], "entry 2 is 'a', no number."),
         (["--method", "unweave", "--reference", "{good}"], "only the method unweave reads it, with the goal retrain"),
     ],
 )
 def test_a_wrong_goal_gets_one_sentence_before_anything_is_trained(command, tmp_path, monkeypatch, words, message):
     monkeypatch.setattr("unweave.benchmarks.Benchmark.train", None)
-    files = {"empty": "[]", "good": "[1.0, 2.0]"}
+    files = {"empty": "[]", "good": "[1.0, 2.0]", "negative": "[1.0, -2]", "text": '[1.0, 2.0, "a"]'}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     code, said = command(*(word.format(**{name: tmp_path / name for name in files}) for word in words))

@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from unweave import Request, RunError, Split, UsageError, unlearn
+from unweave.benchmarks import find_benchmark
 from unweave.evaluation import BeforeStage2, evaluate
 from unweave.files import canonical, sha256
 from unweave.output import between_stages
@@ -557,6 +558,26 @@ def test_the_commands(run, chain, command, tmp_path, monkeypatch):
     assert command("keygen", tmp_path / "new")[0] == 2
     code, _, err = command("show", tmp_path / "proof.json")
     assert (code, "is no record" in err) == (2, True)
+
+
+def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
+    benchmark = find_benchmark("digits")
+    task, folder = benchmark.load(), tmp_path / "run"
+    train = Split(task.train.samples, range(12), range(12, 30), range(30, 60))
+    common = {"device": "cpu", "about": benchmark.about(), "request": Request(id="x")}
+    common["test"] = Split(task.test.samples, range(12), range(12, 30), range(30, 60))
+    unlearn(benchmark.initial(0), train, "original", out=folder, **common)
+    code, out, err = command("verify", folder, "--recompute", "--device", "cpu")
+    assert code == 0, err
+    for words in ("model after", "split", "forget samples", "scores"):
+        assert f"ok    {words}: " in out
+    (folder / "model.safetensors").unlink()
+    code, _, err = command("verify", folder, "--recompute")
+    assert (code, "Give it with --model." in " ".join(err.split())) == (2, True)
+    code, out, err = command("verify", folder, "--benchmark", "digits")  # which needs no model
+    assert code == 0, err
+    for words in ("split", "forget samples"):
+        assert f"ok    {words}: " in out
 
 
 def test_what_a_stranger_wrote_does_not_reach_the_terminal(run):

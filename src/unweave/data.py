@@ -309,7 +309,10 @@ def pick_device(device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"The device {str(device)!r} cannot be used here: {error}") from error
+        why = str(error).partition("\n")[0].partition(". ")[0]  # PyTorch may go on for a page
+        raise UsageError(f"The device {str(device)!r} cannot be used here: {why}") from error
+    if chosen.type == "meta":
+        raise UsageError(f"The device {str(device)!r} cannot be used here: it holds no values.")
     if chosen.type != "cuda":
         return chosen
     if chosen.index is None:

@@ -2,6 +2,6 @@
 
 from unweave.audit.examine import audit, examine
 from unweave.audit.shadows import Pool, make_shadows
-from unweave.audit.subject import Subject, load_subject
+from unweave.audit.subject import Subject, load_splits, load_subject
 
-__all__ = ["Pool", "Subject", "audit", "examine", "load_subject", "make_shadows"]
+__all__ = ["Pool", "Subject", "audit", "examine", "load_splits", "load_subject", "make_shadows"]

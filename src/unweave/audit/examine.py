@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from unweave.audit.shadows import TARGETS, Pool, make_shadows, obstacle, shadow_metrics
+from unweave.audit.shadows import TARGETS, Pool, check_shadows, make_shadows, obstacle, shadow_metrics
 from unweave.audit.subject import Subject
 from unweave.errors import UsageError
 from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate
@@ -65,8 +65,11 @@ def audit(
     **more: Any,
 ) -> Scores:
     """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
+    note = obstacle(subject, shadows)
+    if not note:
+        check_shadows(subject, shadows, folder=folder, seed=seed)
     scores = examine(subject, questions=QUESTIONS, resamples=resamples, seed=seed, device=device, say=say, **more)
-    if note := obstacle(subject, shadows):
+    if note:
         extra = [m for s in TARGETS for m in attacks.absent("mia_ulira", split="train", subset=s, note=note)]
     else:
         pool = Pool(subject)

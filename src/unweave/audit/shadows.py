@@ -83,8 +83,7 @@ def make_shadows(
     benchmark = subject.benchmark
     if benchmark is None or subject.test is None:
         raise UsageError("Shadow models need a benchmark's recipe and test data.")
-    if folder is not None:
-        _check_folder(folder, subject, seed)
+    check_shadows(subject, count, folder=folder, seed=seed)
     task = Task(train=subject.train, test=subject.test, label_names=())
     halves = {
         subset: balanced_halves(len(rows), count, seed=derive_seed(seed, "halves", subset))
@@ -188,6 +187,13 @@ def obstacle(subject: Subject, shadows: int) -> str:
     return ""
 
 
+def check_shadows(subject: Subject, count: int, *, folder: Path | None, seed: int) -> None:
+    """Refuse a number of shadow models and a folder that cannot be, before anything is trained."""
+    balanced_halves(0, count, seed=seed)  # refuses the number
+    if folder is not None:
+        _check_folder(folder, subject, seed)
+
+
 def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
     """Let a folder hold shadow models of one kind only."""
     kind = {
@@ -198,7 +204,10 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
         "train": subject.train.hash,
         "test": subject.test.hash if subject.test else None,
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"{folder} cannot be a folder for shadow models: there is a file. Choose another.") from error
     file = folder / "shadows.json"
     if not file.exists():
         write_whole(file, (json.dumps(kind, indent=2) + "\n").encode())

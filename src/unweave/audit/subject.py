@@ -55,6 +55,7 @@ def load_subject(
     *,
     benchmark: str | None = None,
     split: Path | None = None,
+    test_split: Path | None = None,
     data: str | None = None,
     options: Mapping[str, Any] | None = None,
     source: str | None = None,
@@ -63,26 +64,29 @@ def load_subject(
     """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
 
     ``options`` are the benchmark's, where a run folder does not know them. ``split`` is a file of indices that
-    replaces the benchmark's training split. ``source`` names a function of yours, ``module:function``, that returns
-    (model, training split, test split or None); then no benchmark is needed, and ``path``, if given, holds weights for
-    that model. ``method`` says how a model that comes as a file was unlearned.
+    replaces the benchmark's training split, and ``test_split`` one for the test data that goes with it; without it
+    there is none. ``source`` names a function of yours, ``module:function``, that returns (model, training split, test
+    split or None); then no benchmark is needed, and ``path``, if given, holds weights for that model. ``method`` says
+    how a model that comes as a file was unlearned.
     """
+    if path is not None and not path.exists():
+        raise UsageError(f"{path} does not exist. Give a safetensors file, or the folder of a run.")
     config = _config(path)
     if source is not None:
         model, train, test = _call(source)
         return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
+    if path is None:
+        raise UsageError(
+            "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
+        )
     name = benchmark or config.get("benchmark")
-    if path is None or name is None:
+    if name is None:
         raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
     if not options and config.get("benchmark") == name:
         options = _harmless(config.get("options") or {}, data, path)
     chosen = find_benchmark(name, data=data, options=options)
-    task = chosen.load()
-    own, own_test = path / SPLIT, path / TEST_SPLIT
-    split = split or (own if own.exists() else None)
-    train = Split.load(split, task.train.samples) if split else task.train
-    test = Split.load(own_test, task.test.samples) if own_test.exists() else task.test
-    if "split" in config and config["split"] != train.hash and split in (None, own):
+    train, test = load_splits(chosen, path, split=split, test_split=test_split)
+    if "split" in config and config["split"] != train.hash and split is None:
         raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
     by = find_method(method or config.get("method", "original"))
     known = config.get("method") == by.name
@@ -97,6 +101,23 @@ def load_subject(
         seed=config.get("seed", 0),
         before_stage2=between_stages(path, chosen.model(), settings) if config else None,
     )
+
+
+def load_splits(
+    benchmark: Benchmark, folder: Path, *, split: Path | None = None, test_split: Path | None = None
+) -> tuple[Split, Split | None]:
+    """Return the training and the test split: of the files given, else of a run's folder, else of the benchmark.
+
+    A test split goes with one training split. Where the training split is another, there is no test split.
+    """
+    task, own, own_test = benchmark.load(), folder / SPLIT, folder / TEST_SPLIT
+    own_train = Split.load(own, task.train.samples) if own.exists() else None
+    train = Split.load(split, task.train.samples) if split else own_train or task.train
+    if test_split is None and own_test.exists() and train == own_train:
+        test_split = own_test
+    if test_split is not None:
+        return train, Split.load(test_split, task.test.samples)
+    return train, task.test if train is task.train else None
 
 
 def _config(path: Path | None) -> dict[str, Any]:

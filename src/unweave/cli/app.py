@@ -13,14 +13,28 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from unweave import processes
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import RunError, RunWarning, UsageError
 
+
+class Commands(TyperGroup):
+    """The commands. One that is stopped with Ctrl-C, and does not itself say how to go on, says that it stopped."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            stop("Stopped.")
+
+
 app = typer.Typer(
     name="unweave",
+    cls=Commands,
     help="Make a trained model forget part of its data, and keep what looks like it.",
     no_args_is_help=True,
     add_completion=False,
@@ -42,6 +56,9 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
 ]
 SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
+TestSplitFile = Annotated[
+    Path | None, typer.Option("--test-split", help="Indices of the test data that go with --split; without it, none.")
+]
 Track = Annotated[
     str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
 ]
@@ -130,6 +147,12 @@ def say(text: str) -> None:
     if not processes.is_first():
         return
     err_console.print(text, style="dim", markup=False, highlight=False)
+
+
+def stop(words: str) -> NoReturn:
+    """End after Ctrl-C with a word to the person who pressed it."""
+    say(words)
+    raise typer.Exit(130) from None
 
 
 def listing(rows: Iterable[tuple[str, str]]) -> Table:

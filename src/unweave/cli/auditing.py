@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console, say
+from unweave.cli.app import (
+    AsJson,
+    DataFolder,
+    Device,
+    Options,
+    Small,
+    SplitFile,
+    TestSplitFile,
+    app,
+    chosen_options,
+    out_console,
+    say,
+)
 from unweave.evaluation import QUESTIONS, Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="A safetensors file, or the folder of a run.")]
@@ -27,6 +39,7 @@ def evaluate(
     model: SavedModel = None,
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
+    test_split: TestSplitFile = None,
     source: Source = None,
     data: DataFolder = None,
     options: Options = None,
@@ -45,7 +58,13 @@ def evaluate(
     from unweave.audit import examine, load_subject
 
     subject = load_subject(
-        model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
+        model,
+        benchmark=benchmark,
+        split=split,
+        test_split=test_split,
+        data=data,
+        options=chosen_options(options, small),
+        source=source,
     )
     scores = examine(
         subject,
@@ -64,6 +83,7 @@ def audit(
     model: SavedModel = None,
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
+    test_split: TestSplitFile = None,
     source: Source = None,
     data: DataFolder = None,
     options: Options = None,
@@ -72,7 +92,9 @@ def audit(
     retrain: Retrain = 2,
     original: Original = None,
     method: Annotated[str | None, typer.Option(help="How it was unlearned, if its folder does not say.")] = None,
-    shadows: Annotated[int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number; 0: none.")] = 16,
+    shadows: Annotated[
+        int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number, 4 at least; 0: none.")
+    ] = 16,
     out: Annotated[Path | None, typer.Option(help="Folder that keeps the shadow models, to go on later.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shadow models and attacks.")] = 0,
     device: Device = None,
@@ -86,6 +108,7 @@ def audit(
         model,
         benchmark=benchmark,
         split=split,
+        test_split=test_split,
         data=data,
         options=chosen_options(options, small),
         source=source,

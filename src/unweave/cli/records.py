@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, DataFolder, Device, Options, Small, SplitFile, app, chosen_options, out_console
+from unweave.benchmarks import find_benchmark
+from unweave.cli.app import (
+    AsJson,
+    DataFolder,
+    Device,
+    Options,
+    Small,
+    SplitFile,
+    TestSplitFile,
+    app,
+    chosen_options,
+    out_console,
+)
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
 from unweave.evaluation.certificate import target_of
 from unweave.files import read_json, read_tensors, write_whole
+from unweave.output import WEIGHTS
 from unweave.record import (
     NAME,
     PROOFS,
@@ -111,10 +124,14 @@ def verify(
     previous: Annotated[
         list[Path] | None, typer.Option(help="The record before it, then the one before that; repeatable.")
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="The model after: safetensors, or the folder of a run.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The model after: safetensors, or the folder of a run. For --recompute by default FILE's."),
+    ] = None,
     original: Original = None,
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
+    test_split: TestSplitFile = None,
     source: Source = None,
     data: DataFolder = None,
     options: Options = None,
@@ -129,20 +146,41 @@ def verify(
     key = load_public(public_key) if public_key else None
     checks = [check_content(record), check_signature(record, key)]
     checks += check_chain(record, [_read(path) for path in previous or []], key)
+    folder = _file(file).parent
+    if recompute and model is None and source is None:
+        model = _folder_with_weights(folder)
     if model:
         checks.append(_check_weights("model after", model, lambda weights: check_model(record, weights)))
     if original:
         checks.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
-    if benchmark or source or recompute:
+    chosen = chosen_options(options, small)
+    if benchmark and not (model or source):
+        from unweave.audit import load_splits
+
+        train, _ = load_splits(find_benchmark(benchmark, data=data, options=chosen), folder, split=split)
+        checks += _check_data(record, train, proofs or folder / PROOFS)
+    elif benchmark or source or recompute:
         from unweave.audit import load_subject
 
         subject = load_subject(
-            model, benchmark=benchmark, split=split, data=data, options=chosen_options(options, small), source=source
+            model,
+            benchmark=benchmark,
+            split=split,
+            test_split=test_split,
+            data=data,
+            options=chosen,
+            source=source,
         )
-        checks += _check_data(record, subject.train, proofs or _file(file).parent / PROOFS)
+        checks += _check_data(record, subject.train, proofs or folder / PROOFS)
         if recompute:
             checks.append(check_scores(record, _scores_again(record, subject, device)))
     _print_checks(checks, as_json)
+
+
+def _folder_with_weights(folder: Path) -> Path:
+    if not (folder / WEIGHTS).exists():
+        raise UsageError(f"--recompute needs the model after, and {folder} has no {WEIGHTS}. Give it with --model.")
+    return folder
 
 
 def _scores_again(record: dict[str, Any], subject: Subject, device: str | None) -> Scores:
@@ -173,7 +211,7 @@ def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Chec
 def _check_weights(name: str, path: Path, check: Any) -> Check:
     """Check weights; a file that cannot even be read is not the one of the record."""
     try:
-        found: Check = check(read_tensors(path / "model.safetensors" if path.is_dir() else path))
+        found: Check = check(read_tensors(path / WEIGHTS if path.is_dir() else path))
     except UsageError as error:
         return Check(name, False, str(error))
     return found

@@ -18,6 +18,7 @@ from unweave.cli.app import (
     Options,
     Small,
     SplitFile,
+    TestSplitFile,
     Track,
     Tuned,
     app,
@@ -25,6 +26,7 @@ from unweave.cli.app import (
     out_console,
     pairs,
     say,
+    stop,
     words,
 )
 from unweave.demo import MARK, run_demo
@@ -33,9 +35,10 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
 from unweave.files import read_json
+from unweave.methods import Method, all_methods
 from unweave.record import NAME, Request, forgotten_by
 from unweave.report import accuracy_table
-from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unlearn
+from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unfinished, unlearn
 from unweave.split import Split
 from unweave.tracking import check_trackers
 
@@ -120,7 +123,7 @@ def run(
         typer.Option(help="The run before this: begin with its model; what it forgot stays forgotten."),
     ] = None,
     split: SplitFile = None,
-    test_split: Annotated[Path | None, typer.Option(help="Indices of the test data that go with --split.")] = None,
+    test_split: TestSplitFile = None,
     watch: Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets while it works.")] = False,
     track: Track = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this folder.")] = False,
@@ -129,9 +132,12 @@ def run(
     """Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder."""
     task_source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
     chosen = task_source.method(method)
+    if goal and not _has_goals(chosen):
+        having = ", ".join(name for name, other in all_methods().items() if _has_goals(other))
+        raise UsageError(f"--goal is for methods that have a setting goal ({having}); {chosen.name} has none.")
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
     configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
-    losses = read_json(reference) if reference else None
+    losses = _read_losses(reference) if reference else None
     if reference:
         check_reference(losses, configured)
     check_trackers(words(track))
@@ -162,32 +168,35 @@ def run(
         kept = train.after(*earlier) if earlier else train
         return task_source.train_briefly(original, kept, seed=seed, device=device, **fast)
 
-    result = unlearn(
-        original,
-        train,
-        chosen,
-        profile=profile,
-        seed=seed,
-        out=out,
-        resume=resume,
-        test=test,
-        earlier=earlier,
-        initial=lambda: task_source.initial(seed),
-        reference=briefly if losses is None else losses,
-        device=device,
-        micro_batch=micro_batch,
-        max_memory=max_memory,
-        shard=shard,
-        limits=guard,
-        request=asked,
-        checkpoint_seconds=checkpoint_seconds,
-        checkpoint_steps=checkpoint_steps,
-        watch=Watch() if watch else None,
-        track=words(track),
-        about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
-        **fast,
-        **values,
-    )
+    try:
+        result = unlearn(
+            original,
+            train,
+            chosen,
+            profile=profile,
+            seed=seed,
+            out=out,
+            resume=resume,
+            test=test,
+            earlier=earlier,
+            initial=lambda: task_source.initial(seed),
+            reference=briefly if losses is None else losses,
+            device=device,
+            micro_batch=micro_batch,
+            max_memory=max_memory,
+            shard=shard,
+            limits=guard,
+            request=asked,
+            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_steps=checkpoint_steps,
+            watch=Watch() if watch else None,
+            track=words(track),
+            about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+            **fast,
+            **values,
+        )
+    except KeyboardInterrupt:
+        stop("Stopped. The same command with --resume goes on." if unfinished(out).exists() else "Stopped.")
     if as_json:
         scores = result.scores.to_dict() if result.scores else {}
         typer.echo(json.dumps({**scores, "cost": result.cost.to_dict(), "out": str(out)}))
@@ -196,3 +205,18 @@ def run(
     out_console.print(
         f"\nWritten to {out} in {result.cost.seconds:.1f} s of unlearning.", highlight=False, markup=False
     )
+
+
+def _has_goals(method: Method) -> bool:
+    return any(row["name"] == "goal" for row in method.settings.describe())
+
+
+def _read_losses(path: Path) -> Any:
+    """Read given losses, of cross-entropy as everything is that the command line runs; an odd entry is named."""
+    losses = read_json(path)
+    for place, loss in enumerate(losses if isinstance(losses, list) else []):
+        if not isinstance(loss, int | float) or isinstance(loss, bool):
+            raise UsageError(f"{path}: entry {place} is {loss!r}, no number.")
+        if loss < 0:
+            raise UsageError(f"{path}: entry {place} is {loss}; a cross-entropy loss is 0 at least.")
+    return losses

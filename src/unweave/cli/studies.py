@@ -26,6 +26,7 @@ from unweave.cli.app import (
     out_console,
     pairs,
     say,
+    stop,
     words,
 )
 from unweave.errors import RunError, UsageError
@@ -77,7 +78,8 @@ def study(
     track: Track = "",
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
     ] = None,
     keep_models: Annotated[
         str, typer.Option(help="Whose weights stay once they are compared: all, originals or none.")
@@ -115,8 +117,7 @@ def study(
         else:
             store = run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
-        say("Stopped. What is done is kept; the same command goes on.")
-        raise typer.Exit(130) from None
+        stop("Stopped. What is done is kept; the same command goes on.")
     _show(store, cells, as_json=as_json)
 
 

@@ -24,6 +24,7 @@ from unweave.cli.app import (
     chosen_options,
     out_console,
     say,
+    stop,
     words,
 )
 from unweave.split import SUBSETS
@@ -45,7 +46,8 @@ def tune(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a method each.")] = 1,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Begin no trial after this time; training is left, too.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin no trial after this time; training is left, too."),
     ] = None,
     data: DataFolder = None,
     options: Options = None,
@@ -72,8 +74,7 @@ def tune(
             write=say,
         )
     except KeyboardInterrupt:
-        say("Stopped. What is done is kept; the same command goes on.")
-        raise typer.Exit(130) from None
+        stop("Stopped. What is done is kept; the same command goes on.")
     left, asked = sum(done.left().values()), trials * len(done.searches)
     if as_json:
         best = done.best["methods"] if done.best else {}
