@@ -27,6 +27,8 @@ CELLS = 6
 def start(folder, *words, cells=QUICK):
     command = [sys.executable, "-m", "unweave", "study", "digits", *words, *cells, "--out", "s"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # What a shell runs in the background is deaf to Ctrl-C, and so is what that starts, unless it learns to hear.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(command, cwd=folder, env=ALONE, **pipes)
 
 
