@@ -97,7 +97,7 @@ def show(table: str, folder: Path) -> str:
 
 
 def _mean(rows: list[Row], name: str, *, percent: bool) -> str:
-    values = [float(row[name]) for row in rows if row.get(name)]  # older tables have fewer columns
+    values = [float(row[name]) for row in rows if row[name] != ""]
     if not values:
         return "–"
     mean = statistics.mean(values)
