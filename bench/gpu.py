@@ -40,9 +40,10 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
     first_run = {stage: our_stage(workload, stage, device, "auto") for stage in (1, 2)}
     passes = {"as it is": one_batch(workload, device, peak, "off")}
     with patch.object(compiled, "BACKEND", "inductor"):
-        passes["compiled, not folded"] = one_batch(workload, device, peak, "on")
+        passes["compiled as torch does"] = one_batch(workload, device, peak, "on")
     passes["compiled"] = one_batch(workload, device, peak, "on")
-    ours = {stage: our_stage(workload, stage, device, "on") for stage in (1, 2)}
+    for _ in range(2):  # the first time through, shapes are compiled when they come again, in the midst of it
+        ours = {stage: our_stage(workload, stage, device, "on") for stage in (1, 2)}
     profile = kernels(workload, device)
     for way, row in passes.items():
         print(

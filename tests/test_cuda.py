@@ -88,6 +88,7 @@ def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(sta
     assert whole.history.rows == resumed.history.rows
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_step_waits_for_the_gpu(digits):
     benchmark, task, original = digits
     chosen = find_method("two-stage")

@@ -4,6 +4,9 @@ With frozen statistics, batch normalisation is an affine map of every channel, y
 t = β − s μ. After a convolution with weights W and bias b, both are a convolution with weights s W and bias s b + t.
 Gradients reach W, b, γ and β through these products, exactly; what differs is rounding. The output of the convolution
 itself is then needed by nobody: backward passes neither keep it nor read it.
+
+Where the maximum over windows of a ReLU follows, it comes first: shift and ReLU are monotone in every channel, and
+there are fewer pixels to do them for. First convolutions go over blocks of pixels (`unweave.engine.blocks`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import functional
 
-CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
+from unweave.engine import blocks
+
+CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
+RELUS = (functional.relu, torch.relu)
 ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
 
@@ -25,8 +31,18 @@ def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
     """Compile what torch has traced, folded first: a backend of `torch.compile`."""
     from torch._inductor.compile_fx import compile_fx
 
-    fold_normalisation(graph)
+    rewrite(graph)
     return compile_fx(graph, examples)
+
+
+def rewrite(graph: GraphModule) -> None:
+    """Put what computes the same in less time in the place of what a model asks for."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target is torch.conv2d:
+            node.target = blocks.convolve
+    fold_normalisation(graph)
+    pool_first(graph)
+    graph.recompile()
 
 
 def fold_normalisation(graph: GraphModule) -> int:
@@ -42,26 +58,49 @@ def fold_normalisation(graph: GraphModule) -> int:
             continue
         given = {**DEFAULTS, **dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
         before = given["input"]
-        if given["training"] or given["running_mean"] is None or not _is_convolution(before) or len(before.users) > 1:
+        if (
+            given["training"]
+            or given["running_mean"] is None
+            or not _calls(before, *CONVOLUTIONS)
+            or len(before.users) > 1
+        ):
             continue
         own = [given[name] for name in ("running_mean", "running_var", "weight", "bias")]
         if any(tensor is not None and not _is_given(tensor, place, before) for tensor in own):
             continue
         with graph.graph.inserting_before(before):
             folded = graph.graph.call_function(
-                _folded(before.target), before.args, {**before.kwargs, **_normalisation(given)}
+                Folded(before.target), before.args, {**before.kwargs, **_normalisation(given)}
             )
         node.replace_all_uses_with(folded)
         graph.graph.erase_node(node)
         graph.graph.erase_node(before)
         count += 1
-    if count:
-        graph.recompile()
     return count
 
 
-def _is_convolution(node: Any) -> bool:
-    return isinstance(node, Node) and node.op == "call_function" and node.target in CONVOLUTIONS
+def pool_first(graph: GraphModule) -> int:
+    """Take the maximum over windows before shift and ReLU of a folded convolution; return how often that was done."""
+    count = 0
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or node.target is not functional.max_pool2d or not node.args:
+            continue
+        relu = node.args[0]
+        if not (_calls(relu, *RELUS) and len(relu.users) == 1 and relu.args) or node.kwargs.get("return_indices"):
+            continue
+        before = relu.args[0]
+        if not (isinstance(before, Node) and isinstance(before.target, Folded) and len(before.users) == 1):
+            continue
+        before.kwargs = {**before.kwargs, "pooling": node.args[1:], "pooling_options": node.kwargs}
+        node.replace_all_uses_with(before)
+        graph.graph.erase_node(node)
+        graph.graph.erase_node(relu)
+        count += 1
+    return count
+
+
+def _calls(node: Any, *functions: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and node.target in functions
 
 
 def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
@@ -79,8 +118,15 @@ def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _folded(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def run(
+class Folded:
+    """A convolution with what was folded into it."""
+
+    def __init__(self, convolution: Callable[..., Tensor]) -> None:
+        self.convolution = convolution
+        self.__name__ = f"folded_{convolution.__name__}"  # how a graph writes it down
+
+    def __call__(
+        self,
         data: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
@@ -90,16 +136,21 @@ def _folded(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
         scale: Tensor | None,
         shift: Tensor | None,
         eps: float,
+        pooling: tuple[Any, ...] | None = None,
+        pooling_options: dict[str, Any] | None = None,
         **others: Any,
     ) -> Tensor:
+        """Convolve and normalise; with pooling, also take the maximum over its windows and the ReLU."""
         factor = (variance + eps).rsqrt()
         if scale is not None:
             factor = factor * scale
         offset = -mean * factor if bias is None else (bias - mean) * factor
         if shift is not None:
             offset = offset + shift
-        weights = weight * factor.reshape(-1, *[1] * (weight.dim() - 1))
         # Statistics may be kept in a wider type than weights.
-        return convolution(data, weights.to(weight.dtype), offset.to(weight.dtype), *more, **others)
-
-    return run
+        weights = (weight * factor.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+        if pooling is None:
+            return self.convolution(data, weights, offset.to(weight.dtype), *more, **others)
+        found = self.convolution(data, weights, None, *more, **others)
+        found = functional.max_pool2d(found, *pooling, **(pooling_options or {}))
+        return functional.relu(found + offset.to(found.dtype).reshape(-1, 1, 1))
