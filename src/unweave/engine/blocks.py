@@ -1,9 +1,8 @@
 """A first convolution over blocks of pixels: the same function, in a form that matrix units can work on.
 
 The first convolution of an image model often has stride 2 and sees three channels, where kernels are made for multiples
-of eight: on an H200 that of a ResNet-18 takes a fifth of a whole forward and backward pass. With blocks of 2×2 pixels
-as channels it is a convolution of half the kernel's size with stride 1 over 12 channels, filled up to 16. Every output
-is the same sum of products, with zeros among them.
+of eight. With blocks of 2×2 pixels as channels it is a convolution of half the kernel's size with stride 1 over 12
+channels, filled up to 16. Every output is the same sum of products, with zeros among them.
 """
 
 from __future__ import annotations
