@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -27,8 +28,9 @@ from unweave.methods import METHODS
 from unweave.search import Choices, Span
 from unweave.study import plan
 from unweave.tuning import Space, carve, tune, tuned_methods
+from unweave.tuning.folder import chosen
 from unweave.tuning.objectives import as_retrained, erase
-from unweave.tuning.searches import MethodSearch, open_storage
+from unweave.tuning.searches import MethodSearch, Tried, open_storage
 
 SUBSETS = ("forget", "adjacent", "remote")
 QUICK = ["ga", "ssd"]
@@ -214,6 +216,21 @@ def test_each_method_has_exactly_as_many_trials_and_none_loses_to_its_default_or
     assert best["training_seconds"] > 0
 
 
+def test_the_default_stays_unless_it_is_beaten_by_more_than_a_standard_error():
+    def trial(number, origin, *scores):
+        return Tried(
+            method="ga", trial=number, origin=origin, settings={}, score=statistics.fmean(scores), scores=scores
+        )
+
+    default, paper = trial(0, "default", 0.7, 0.8, 0.9), trial(1, "paper", 0.75, 0.85, 0.95)
+    good, better = trial(2, "searched", 0.8, 0.9, 1.0), trial(3, "searched", 0.9, 0.9, 0.93)
+    assert good.standard_error == pytest.approx(0.1 / 3**0.5)
+    assert chosen([default, paper, good]) is paper  # 0.90 ± 0.06 beats 0.80, and not 0.85
+    assert chosen([paper, default, trial(2, "searched", 0.8, 0.8, 0.95)]) is paper  # the first of both
+    assert chosen([default, paper, good, better]) is better  # 0.91 ± 0.01
+    assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed tells no error
+
+
 def test_the_same_seed_finds_the_same_and_another_does_not(tuned, tmp_path):
     tune(SOURCE, tmp_path / "same", methods=["ssd", "ga"], trials=10, device="cpu")
     assert rows(tmp_path / "same") == rows(tuned)
@@ -357,8 +374,8 @@ def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
     best = json.loads((tuned / "best.json").read_text())
     benchmark = with_tuned(tiny(), tuned)
     method = benchmark.method("ga")
-    chosen = method.configure(benchmark.settings_for(method, "tuned"), profile="tuned")
-    assert chosen.to_dict() == best["methods"]["ga"]["settings"]
+    picked = method.configure(benchmark.settings_for(method, "tuned"), profile="tuned")
+    assert picked.to_dict() == best["methods"]["ga"]["settings"]
     assert benchmark.tuned["tuned"]["provenance"] == best["provenance"]
     cells = plan(["original", "ga", "ft"], seeds=1, profiles=["tuned"], benchmark=benchmark)
     assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0", "ft.seed-0"]

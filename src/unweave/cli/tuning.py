@@ -94,7 +94,7 @@ def _table(best: dict[str, Any]) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
-        caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the best "
+        caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the chosen "
         "settings, the latter's accuracy in %, all on held-out training data; and what all trials cost",
         caption_justify="left",
     )

@@ -27,10 +27,10 @@ from unweave.split import SUBSETS
 from unweave.study.locks import Locks
 from unweave.tuning.held_out import HELD_OUT
 from unweave.tuning.searches import Tried
-from unweave.tuning.space import DEFAULT
+from unweave.tuning.space import DEFAULT, PAPER
 
 COLUMNS = (
-    *("method", "trial", "origin", "score", *SUBSETS),
+    *("method", "trial", "origin", "score", "standard_error", *SUBSETS),
     *("seconds", "sample_gradients", "error", "settings"),
 )
 
@@ -106,13 +106,25 @@ class Folder:
         return content
 
 
+def chosen(tried: Sequence[Tried]) -> Tried:
+    """Return the trial with the highest score; of equals, the earliest.
+
+    Unless the default, or what the paper prints, is within a standard error of it: that much is chance, and settings
+    that a person wrote down are not given up for it.
+    """
+    highest = max(tried, key=lambda trial: (trial.score, -trial.trial))
+    written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER)]
+    good_enough = [trial for trial in written if trial.score >= highest.score - highest.standard_error]
+    return next(iter(good_enough), highest)
+
+
 def best_of(tried: Sequence[Tried]) -> dict[str, Any]:
-    """Return the best trial of a method (of equals, the earliest), beside its default and what all of them cost."""
-    best = max(tried, key=lambda trial: (trial.score, -trial.trial))
-    entry = asdict(best)
+    """Return the trial of a method that is chosen, beside its default, the highest score, and what all of them cost."""
+    entry = asdict(chosen(tried))
     return {
         "settings": entry["settings"],
         **{name: entry[name] for name in ("trial", "origin", "score", "accuracy")},
+        "highest_score": max(trial.score for trial in tried),
         "default_score": next(trial.score for trial in tried if trial.origin == DEFAULT),
         "cost": {
             "trials": len(tried),
@@ -131,8 +143,9 @@ def _table(every: Mapping[str, Sequence[Tried]]) -> str:
         default = tried[0].settings if tried else {}
         for trial in tried:
             different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
-            row = {name: value for name, value in asdict(trial).items() if name != "accuracy"}
-            writer.writerow({**row, **trial.accuracy, "settings": json.dumps(different, sort_keys=True)})
+            row = {name: value for name, value in asdict(trial).items() if name in COLUMNS}
+            row |= {"standard_error": trial.standard_error, **trial.accuracy}
+            writer.writerow(row | {"settings": json.dumps(different, sort_keys=True)})
     return file.getvalue()
 
 

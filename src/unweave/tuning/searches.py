@@ -7,7 +7,8 @@ every trial. So a search that was stopped goes on as if it had not been, whoever
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ class Outcome:
     What a failed trial cost in sample gradients is not known.
     """
 
-    score: float = WORST
+    score: float = WORST  # the mean of the scores
+    scores: Sequence[float] = ()  # by seed
     accuracy: Mapping[str, float] = field(default_factory=dict)  # by subset
     seconds: float = 0.0
     sample_gradients: int | None = None
@@ -43,6 +45,11 @@ class Tried(Outcome):
     trial: int
     origin: str
     settings: Mapping[str, Any]
+
+    @property
+    def standard_error(self) -> float:
+        """How far the mean of the scores may be off; not known with one seed, and then 0."""
+        return statistics.stdev(self.scores) / len(self.scores) ** 0.5 if len(self.scores) > 1 else 0.0
 
 
 def require_optuna() -> Any:

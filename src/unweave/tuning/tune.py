@@ -205,9 +205,11 @@ class Work:
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
         score = GOALS[self.tuning.goal]
         every = [accuracies(answers) for answers in found]
+        scores = [score(answers, base.retrained) for answers, base in zip(found, bases, strict=True)]
         return dataclasses.replace(
             tried,
-            score=statistics.fmean(score(answers, base.retrained) for answers, base in zip(found, bases, strict=True)),
+            score=statistics.fmean(scores),
+            scores=scores,
             accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
             seconds=round(time.perf_counter() - begun, 3),
             sample_gradients=gradients,
