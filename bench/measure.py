@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -18,8 +18,12 @@ from unweave.engine.batches import derive_seed
 from unweave.engine.compiled import Compile
 from unweave.evaluation.membership import svc_features
 from unweave.evaluation.predictions import observe
+from unweave.methods import find_method
 from unweave.provenance import provenance
 from unweave.randomness import seed_everything
+
+OWN = find_method("unweave")
+Stage = Literal[1, 2, "constrained"]
 
 
 def wait(device: torch.device) -> None:
@@ -57,14 +61,17 @@ def seconds(work: Callable[[], Any], device: torch.device, *, repeats: int) -> f
 
 def phase_of(
     workload: Workload,
-    stage: int,
+    stage: Stage,
     device: torch.device,
     *,
     compile: Compile = "auto",  # noqa: A002
 ) -> tuple[Workbench, Phase]:
-    """Return a stage of our two-stage method, ready for its first step."""
+    """Return a stage of our two-stage method, or our own method's only one, ready for its first step."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
-    phase = list(METHOD.phases(workload.settings))[stage - 1]
+    if stage == "constrained":
+        (phase,) = OWN.phases(OWN.configure({}))
+    else:
+        phase = list(METHOD.phases(workload.settings))[stage - 1]
     phase.prepare(bench)
     phase.begin()
     return bench, phase

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from bench import gpu, measure, released_loop, workloads
-from bench.measure import Laps
+from bench.measure import Laps, Stage
 from bench.workloads import Workload
 from unweave.data import pick_device
 from unweave.projection import remove_span
@@ -56,7 +56,7 @@ def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -
     return found
 
 
-def _our_steps(workload: Workload, stage: int, device: torch.device, count: int) -> Callable[[], list[float]]:
+def _our_steps(workload: Workload, stage: Stage, device: torch.device, count: int) -> Callable[[], list[float]]:
     bench, phase = measure.phase_of(workload, stage, device)
     taken = 0
 
