@@ -51,9 +51,10 @@ class Cifar100Options(Options):
 class ResNetOptions(Cifar100Options):
     """What can be chosen of the ResNet-18 benchmark."""
 
-    size: Literal[224, 112, 32] = setting(
+    size: Literal[224, 112, 64, 32] = setting(
         224,
-        help="224: pretrained, images enlarged, as in the paper. 112: so at a quarter of the work. 32: from scratch.",
+        help="224: pretrained, images enlarged, as in the paper. 112, 64: so for 1/4 or 1/12 of the work. "
+        "32: from scratch.",
     )
     model: str = setting(
         "resnet-18-imagenet",
