@@ -243,9 +243,3 @@ def test_celeba_released_takes_32_forget_samples_a_step(name):
 
 def test_celeba_knows_four_labels():
     assert len(celeba.LABELS) == 4
-
-
-@pytest.mark.parametrize("size", [224, 112, 64])
-def test_images_are_enlarged_to_the_size_that_is_asked_for(size):
-    seen = find_benchmark("cifar100-resnet18", options={"size": str(size), "model": "torch.nn:Identity"}).initial(0)
-    assert seen(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 3, size, size)

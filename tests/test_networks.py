@@ -44,7 +44,7 @@ def encoder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("size", [224, 112])
+@pytest.mark.parametrize("size", [224, 112, 64])
 def test_a_pretrained_resnet_sees_images_of_the_size_that_is_asked_for(size):
     benchmark = find_benchmark("cifar100-resnet18", options={"size": size, "model": "tests.test_networks:tiny"})
     model = benchmark.initial(0)
