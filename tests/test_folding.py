@@ -99,6 +99,18 @@ class Looked(nn.Module):
         return nn.functional.max_pool2d(found, 3).sum() + found.sum()
 
 
+class WithIndices(nn.Module):
+    """Also asks where the maxima are."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+
+    def forward(self, data):
+        found = torch.relu(self.normalisation(self.convolution(data)))
+        return nn.functional.max_pool2d(found, 3, 3, 0, 1, False, True)[0]
+
+
 POOL = nn.MaxPool2d(3, 2, padding=1)
 
 
@@ -118,6 +130,8 @@ POOL = nn.MaxPool2d(3, 2, padding=1)
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), POOL, nn.ReLU()), (4, 2, 9, 9), 1, 0),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), POOL, nn.BatchNorm2d(3)), (4, 2, 9, 9), 0, 0),
         (Looked(), (4, 2, 9, 9), 1, 0),
+        (nn.Sequential(nn.Conv1d(2, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), nn.MaxPool2d(3)), (4, 2, 9), 1, 0),
+        (WithIndices(), (4, 2, 9, 9), 1, 0),
     ],
 )
 def test_what_is_folded_gives_the_same_losses_and_gradients(model, shape, count, pooled):

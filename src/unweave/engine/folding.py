@@ -23,6 +23,7 @@ from unweave.engine import blocks
 
 CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
 RELUS = (functional.relu, torch.relu)
+MOST_POOLING_ARGUMENTS = 6  # one more says that indices are wanted, too
 ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
 
@@ -45,13 +46,12 @@ def rewrite(graph: GraphModule) -> None:
     graph.recompile()
 
 
-def fold_normalisation(graph: GraphModule) -> int:
+def fold_normalisation(graph: GraphModule) -> None:
     """Fold every normalisation with frozen statistics whose input is a convolution's output and nobody else's.
 
     What is folded stands where the convolution stood: later, its input may have been changed in place. So statistics
-    and weights of the normalisation must be known there. Returns how many were folded.
+    and weights of the normalisation must be known there.
     """
-    count = 0
     place = {node: number for number, node in enumerate(graph.graph.nodes)}
     for node in place:
         if node.op != "call_function" or node.target is not functional.batch_norm:
@@ -75,32 +75,31 @@ def fold_normalisation(graph: GraphModule) -> int:
         node.replace_all_uses_with(folded)
         graph.graph.erase_node(node)
         graph.graph.erase_node(before)
-        count += 1
-    return count
 
 
-def pool_first(graph: GraphModule) -> int:
-    """Take the maximum over windows before shift and ReLU of a folded convolution; return how often that was done."""
-    count = 0
+def pool_first(graph: GraphModule) -> None:
+    """Take the maximum over windows before shift and ReLU of a folded convolution."""
     for node in list(graph.graph.nodes):
-        if node.op != "call_function" or node.target is not functional.max_pool2d or not node.args:
+        if not (_calls(node, functional.max_pool2d) and 1 < len(node.args) <= MOST_POOLING_ARGUMENTS):
             continue
         relu = node.args[0]
         if not (_calls(relu, *RELUS) and len(relu.users) == 1 and relu.args) or node.kwargs.get("return_indices"):
             continue
         before = relu.args[0]
-        if not (isinstance(before, Node) and isinstance(before.target, Folded) and len(before.users) == 1):
+        if not (_calls_folded(before, blocks.convolve) and len(before.users) == 1):
             continue
         before.kwargs = {**before.kwargs, "pooling": node.args[1:], "pooling_options": node.kwargs}
         node.replace_all_uses_with(before)
         graph.graph.erase_node(node)
         graph.graph.erase_node(relu)
-        count += 1
-    return count
 
 
 def _calls(node: Any, *functions: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and node.target in functions
+
+
+def _calls_folded(node: Any, convolution: Callable[..., Tensor]) -> bool:
+    return isinstance(node, Node) and isinstance(node.target, Folded) and node.target.convolution is convolution
 
 
 def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
