@@ -111,6 +111,20 @@ def test_random_transforms_differ_from_pass_to_pass():
     assert torch.equal(again.data[0], second.data[0])
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+def test_passes_in_order_are_alike_and_one_stream_of_reading(noisy, monkeypatch):
+    split, begun = split_of(Images(noisy=noisy), keep_data="host"), []
+    batches = Batches(split.samples, split.rows("remote"), size=7, seed=3, device=CPU)
+    read = split.samples.batches
+    monkeypatch.setattr(batches._ahead["in order"], "read", lambda orders: begun.append(1) or read(orders, device=CPU))
+    passes = [[batch.data[0] for batch in batches.in_order()] for _ in range(3)]
+    assert len(begun) == 1
+    for first, *others in zip(*passes, strict=True):
+        assert all(torch.equal(first, other) for other in others)
+    next(batches.in_order())  # and no further: the next pass begins at its beginning all the same
+    assert torch.equal(next(batches.in_order()).data[0], passes[0][0])
+
+
 def test_bytes_stay_bytes_on_the_shelf():
     samples = Samples(Images())
     samples.keep(torch.arange(0, 40, 2), CPU)
