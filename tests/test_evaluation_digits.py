@@ -290,6 +290,32 @@ def test_a_function_of_the_users_brings_model_and_data():
             load_subject(None, source=source)
 
 
+def my_tested_subject():
+    model, split, _ = my_subject()
+    return model, split, Split(split.samples.dataset, forget=range(4), adjacent=range(4, 8), remote=range(8, 40))
+
+
+def test_files_of_splits_are_over_the_data_of_a_function_of_the_users(tmp_path):
+    own = my_subject()[1]
+    other = Split(own.samples.dataset, forget=range(3), adjacent=range(3, 20), remote=range(20, 40))
+    other.save(tmp_path / "split.json")
+    source = "tests.test_evaluation_digits:my_tested_subject"
+
+    def sizes(**files):
+        subject = load_subject(None, source=source, **files)
+        return len(subject.train["forget"]), subject.test and len(subject.test["forget"])
+
+    file = tmp_path / "split.json"
+    assert sizes() == (10, 4)
+    assert sizes(split=file) == (3, None)  # the test split that there is goes with another training split
+    assert sizes(test_split=file) == (10, 3)
+    assert sizes(split=file, test_split=file) == (3, 3)
+    with pytest.raises(UsageError, match="my_subject returns none"):
+        load_subject(None, source="tests.test_evaluation_digits:my_subject", test_split=file)
+    with pytest.raises(UsageError, match="Give one of them"):
+        load_subject(None, source=source, benchmark="digits")
+
+
 def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     with pytest.raises(UsageError, match="--benchmark NAME"):
         load_subject(run_folder / "model.safetensors")

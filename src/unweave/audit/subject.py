@@ -66,14 +66,19 @@ def load_subject(
     ``options`` are the benchmark's, where a run folder does not know them. ``split`` is a file of indices that
     replaces the benchmark's training split, and ``test_split`` one for the test data that goes with it; without it
     there is none. ``source`` names a function of yours, ``module:function``, that returns (model, training split, test
-    split or None); then no benchmark is needed, and ``path``, if given, holds weights for that model. ``method`` says
-    how a model that comes as a file was unlearned.
+    split or None); then there is no benchmark, ``path``, if given, holds weights for that model, and files of splits
+    are over its samples. ``method`` says how a model that comes as a file was unlearned.
     """
     if path is not None and not path.exists():
         raise UsageError(f"{path} does not exist. Give a safetensors file, or the folder of a run.")
     config = _config(path)
     if source is not None:
+        if benchmark is not None:
+            raise UsageError(
+                f"--from {source} and --benchmark {benchmark} both say which data it is. Give one of them."
+            )
         model, train, test = _call(source)
+        train, test = _other_splits(source, train, test, split=split, test_split=test_split)
         return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
     if path is None:
         raise UsageError(
@@ -118,6 +123,18 @@ def load_splits(
     if test_split is not None:
         return train, Split.load(test_split, task.test.samples)
     return train, task.test if train is task.train else None
+
+
+def _other_splits(
+    source: str, train: Split, test: Split | None, *, split: Path | None, test_split: Path | None
+) -> tuple[Split, Split | None]:
+    """Return the splits of a function of the user's, or those of files over the same samples."""
+    if test_split is not None and test is None:
+        raise UsageError(f"--test-split is a split of test data, and {source} returns none.")
+    other_test = Split.load(test_split, test.samples) if test_split is not None and test is not None else None
+    if split is not None:
+        return Split.load(split, train.samples), other_test  # a test split goes with one training split
+    return train, other_test or test
 
 
 def _config(path: Path | None) -> dict[str, Any]:
