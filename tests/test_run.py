@@ -82,6 +82,10 @@ def test_wrong_usage_leaves_nothing_at_all(model, split, tmp_path):
     frozen = nn.Linear(5, 3).requires_grad_(False)
     with pytest.raises(UsageError, match="no trainable parameters"):
         unlearn(frozen, split, out=tmp_path / "run", device="cpu")
+    words = nn.Sequential(nn.EmbeddingBag(9, 4, sparse=True), nn.Linear(4, 3))
+    tokens = Split((torch.arange(9)[:, None], torch.arange(9) % 3), forget=[0], adjacent=[1], remote=[2])
+    with pytest.raises(UsageError, match="gradients of 0 are sparse"):
+        unlearn(words, tokens, out=tmp_path / "run", device="cpu")
     outside = Split((torch.zeros(9, 5), torch.full((9,), 8)), forget=[0], adjacent=[1], remote=[2])
     with pytest.raises(UsageError, match="label 8"):
         unlearn(model, outside, out=tmp_path / "run", device="cpu")

@@ -96,6 +96,7 @@ class Workbench:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
+        _refuse_sparse(model)
         self.micro_batches = MicroBatches(micro_batch, device, self.parameters, in_step=self.sharded)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
@@ -317,3 +318,13 @@ class Workbench:
                 batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
                 self._classes = logits(self.model, batch.data).shape[1]
         return self._classes
+
+
+def _refuse_sparse(model: nn.Module) -> None:
+    """Refuse embeddings whose gradients are sparse: they cannot be projected on others."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
+            raise UsageError(
+                f"The gradients of {name or 'the model'} are sparse, and methods need whole ones. Set sparse=False on "
+                "it: it gives the same outputs."
+            )
