@@ -149,6 +149,22 @@ def erase(data: str | None) -> Trials:
             yield {"variant": variant, "forget": 9, "seed": seed}, lambda e=e, run=run: e.scores(run())
 
 
+def targets(data: str | None) -> Trials:
+    """How high the forget losses must be, forgetting every digit in turn."""
+    for seed in SEEDS:
+        original = None
+        for kind in range(10):
+            benchmark = find_benchmark("digits", options={"forget": kind})
+            task = benchmark.load()
+            original = original or benchmark.train(task, seed=seed, device="cpu", progress=False)
+            e = Experiment(benchmark, task, seed, original)
+            tried = {"original": lambda e=e: e.run("original"), "two-stage": lambda e=e: e.run("two-stage")}
+            for target in (10.0, 15.0, 20.0):
+                tried[f"unweave, target {target:g}"] = lambda e=e, target=target: e.run(target=target)
+            for variant, run in tried.items():
+                yield {"variant": variant, "forget": kind, "seed": seed}, lambda e=e, run=run: e.scores(run())
+
+
 def references(data: str | None) -> Trials:
     """Estimates of a retrained model's forget losses; a fifth of the training part is held out."""
     yield from _references("digits", list(range(10)), data)
