@@ -7,6 +7,7 @@ the numbers and where they come from to results/NAME/all. The study's own folder
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,8 @@ def publish(study: Path, name: str) -> None:
     numbers.mkdir(parents=True)
     for file in NUMBERS:
         shutil.copy(study / file, numbers)
+    file = numbers / "provenance.json"
+    file.write_text(re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text()))  # a folder of one machine
     if any((study / "failed").glob("*.json")):
         shutil.copytree(study / "failed", numbers / "failed")
     if shutil.which("chromium"):
