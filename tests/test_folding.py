@@ -49,12 +49,16 @@ def outcome(model, run, data):
     return found.detach(), [parameter.grad for parameter in model.parameters()]
 
 
-class Twice(nn.Module):
-    """Uses the output of its convolution beside the normalisation, too."""
+class Block(nn.Module):
+    """A convolution and a normalisation."""
 
     def __init__(self):
         super().__init__()
         self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+
+
+class Twice(Block):
+    """Uses the output of its convolution beside the normalisation, too."""
 
     def forward(self, data):
         found = self.convolution(data)
@@ -74,12 +78,8 @@ class Overwritten(nn.Module):
         return torch.relu_(data) + self.normalisation(found)
 
 
-class Computed(nn.Module):
+class Computed(Block):
     """Computes the weights of its normalisation after the convolution."""
-
-    def __init__(self):
-        super().__init__()
-        self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
 
     def forward(self, data):
         found, norm = self.convolution(data), self.normalisation
@@ -87,24 +87,16 @@ class Computed(nn.Module):
         return nn.functional.batch_norm(found, norm.running_mean, norm.running_var, scale, norm.bias)
 
 
-class Looked(nn.Module):
+class Looked(Block):
     """Uses what its ReLU gives beside the pooling, too."""
-
-    def __init__(self):
-        super().__init__()
-        self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
 
     def forward(self, data):
         found = torch.relu(self.normalisation(self.convolution(data)))
         return nn.functional.max_pool2d(found, 3).sum() + found.sum()
 
 
-class WithIndices(nn.Module):
+class WithIndices(Block):
     """Also asks where the maxima are."""
-
-    def __init__(self):
-        super().__init__()
-        self.convolution, self.normalisation = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
 
     def forward(self, data):
         found = torch.relu(self.normalisation(self.convolution(data)))

@@ -118,19 +118,27 @@ def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> I
 class Ahead:
     """Batches by number, read ahead as long as they are asked for one after the other.
 
+    With a ``period``, the orders repeat themselves after so many: what follows the last is the first again.
+
     Nothing that is given to it may refer to it: its processes end in good order when the last reference is gone, but
     take long to end when the garbage collector finds them.
     """
 
-    def __init__(self, order: Callable[[int], Order], read: Callable[[Iterable[Order]], Iterator[Any]]) -> None:
-        self.order, self.read = order, read
+    def __init__(
+        self,
+        order: Callable[[int], Order],
+        read: Callable[[Iterable[Order]], Iterator[Any]],
+        *,
+        period: int | None = None,
+    ) -> None:
+        self.order, self.read, self.period = order, read, period
         self._next = -1
         self._stream: Iterator[Any] = iter(())
 
     def __getitem__(self, number: int) -> Any:
         if number != self._next:
             self._stream = self.read(map(self.order, itertools.count(number)))
-        self._next = number + 1
+        self._next = number + 1 if self.period is None else (number + 1) % self.period
         return next(self._stream)
 
 

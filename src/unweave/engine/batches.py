@@ -67,9 +67,11 @@ class Batches:
             varies=not self._kept and samples.varies(rows),
             lengths=None if lengths is None else lengths[rows.cpu()],
         )
-        self._passes = 0  # in order so far; they are all alike
         read = partial(samples.batches, device=device, classes=classes)
-        self._ahead = {way: Ahead(partial(self._plan.order, way), read) for way in ("shuffled", "in order")}
+        self._ahead = {
+            "shuffled": Ahead(partial(self._plan.order, "shuffled"), read),
+            "in order": Ahead(partial(self._plan.order, "in order"), read, period=len(self)),
+        }
 
     def __len__(self) -> int:
         """Return the number of batches in one pass; the last may be short."""
@@ -86,7 +88,7 @@ class Batches:
             yield self[step * count + place]
 
     def unshuffled(self, number: int) -> Batch:
-        """Return batch ``number`` of an endless stream of passes in the order of the rows, one like the other."""
+        """Return batch ``number`` of a pass in the order of the rows."""
         return self._batch("in order", number)
 
     def in_batches_of(self, size: int) -> Batches:
@@ -95,12 +97,8 @@ class Batches:
         return Batches(self.samples, self.rows, size=size, seed=self.seed, device=self.device, classes=self.classes)
 
     def in_order(self) -> Iterator[Batch]:
-        """Yield every sample once, unshuffled.
-
-        A pass counts on from the one before, so that processes which read ahead need not begin anew.
-        """
-        first, self._passes = self._passes * len(self), self._passes + 1
-        for number in range(first, first + len(self)):
+        """Yield every sample once, unshuffled."""
+        for number in range(len(self)):
             yield self.unshuffled(number)
 
     def _batch(self, way: str, number: int) -> Batch:
@@ -161,11 +159,14 @@ class _Plan:
         return turn, slice(start, end)
 
     def order(self, way: str, number: int) -> Order:
-        """Return the positions that this process reads, and the seed of random transforms where there are any."""
-        rows = self.positions(way, number)
-        part = processes.part_of(len(rows))
+        """Return the positions that this process reads, and the seed of random transforms where there are any.
+
+        Passes in order are all alike.
+        """
         if way == "in order":
             number %= self.count
+        rows = self.positions(way, number)
+        part = processes.part_of(len(rows))
         if part is None:
             return rows, derive_seed(self.seed, way, number) if self.varies else None
         return part.rows(rows), derive_seed(self.seed, way, number, part.number) if self.varies else None
