@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from torch import nn
 
 from unweave import UsageError
-from unweave.losses import clipped, cross_entropy, logits, squared_wasserstein
+from unweave.losses import clipped, cross_entropy, log_odds, logits, odds_of, squared_wasserstein
 
 
 def losses_of(low=1, high=7):
@@ -107,3 +107,23 @@ def test_cross_entropy_is_per_sample_and_takes_every_kind_of_batch():
 def test_a_model_without_logits_is_refused():
     with pytest.raises(UsageError, match="must return logits"):
         logits(nn.Identity(), (torch.zeros(2, 3, 4), torch.zeros(2)))
+
+
+def test_log_odds_are_the_cross_entropy_on_another_scale():
+    scores, labels = 6 * torch.randn(20, 4, dtype=torch.float64), torch.arange(20) % 4
+    losses, odds = (function(nn.Identity(), (scores, labels)) for function in (cross_entropy, log_odds))
+    probabilities = (-losses).exp()
+    torch.testing.assert_close(odds, ((1 - probabilities) / probabilities).log())
+    torch.testing.assert_close(nn.functional.softplus(odds), losses)
+    torch.testing.assert_close(odds_of(losses), odds)
+
+
+def test_log_odds_have_a_gradient_where_the_cross_entropy_has_none():
+    labels = torch.tensor([0])
+    found = {}
+    for function in (cross_entropy, log_odds):
+        scores = torch.tensor([[60.0, 0.0, 0.0]], requires_grad=True)
+        function(nn.Identity(), (scores, labels)).sum().backward()
+        found[function] = scores.grad
+    assert found[cross_entropy].abs().max() < 1e-20
+    torch.testing.assert_close(found[log_odds], torch.tensor([[-1.0, 0.5, 0.5]]))

@@ -35,7 +35,7 @@ def test_the_page_shows_what_was_measured(tried, benchmark, table):
 def test_what_is_there_is_not_run_again(tried, tmp_path, monkeypatch):
     calls = []
 
-    def table(data):
+    def table(place):
         for seed in range(3):
             yield {"variant": "a", "forget": 9, "seed": seed}, lambda seed=seed: run(seed)
 
@@ -49,8 +49,8 @@ def test_what_is_there_is_not_run_again(tried, tmp_path, monkeypatch):
 
     monkeypatch.setitem(tried.TABLES, "erase", table)
     with pytest.raises(KeyboardInterrupt):
-        tried.complete("erase", tmp_path, None)
-    tried.complete("erase", tmp_path, None)
+        tried.complete("erase", tmp_path, tried.trials.Place())
+    tried.complete("erase", tmp_path, tried.trials.Place())
     assert calls == [0, 1, 1, 2]
     shown = tried.show("erase", tmp_path)
     assert "a (1 of 3 diverged) | 25.0 / 25.0 / 25.0 | 25.0 / 25.0 / 25.0 | 25.0 |" in shown

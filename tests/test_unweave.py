@@ -30,8 +30,9 @@ def begun(model, split, chosen):
 
 def shortfall(model, split, target):
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
-    losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none")
-    return (target - losses).clamp(min=0).square().mean(), (model(inputs).argmax(1) == labels).double().mean()
+    probabilities = model(inputs).softmax(1).gather(1, labels[:, None]).squeeze(1)
+    odds = ((1 - probabilities) / probabilities).log()
+    return (target - odds).clamp(min=0).square().mean(), (model(inputs).argmax(1) == labels).double().mean()
 
 
 def test_the_shortfall_is_the_squared_distance_to_the_nearest_distribution_above_the_target():
@@ -51,6 +52,22 @@ def test_shortfall_and_gradient_are_those_of_the_whole_forget_set(problem):
     expected, _ = shortfall(model, split, 6.0)
     torch.testing.assert_close(value, expected.detach())
     torch.testing.assert_close(gradient, list(torch.autograd.grad(expected, list(model.parameters()))))
+
+
+def test_samples_that_the_model_is_sure_about_say_where_they_are_forgotten(problem):
+    model, split = problem
+    inputs, labels = (column[:8] for column in split.samples.dataset.data)
+    with torch.no_grad():
+        model[-1].weight.mul_(0)
+        model[-1].bias.copy_(torch.tensor([40.0, 0.0, 0.0]))  # their loss is 0 in every digit
+    sure = Split((inputs, torch.zeros_like(labels)), forget=range(4), adjacent=range(4, 6), remote=range(6, 8))
+    phase = begun(model, sure, settings())
+    phase.logged = {}
+    _, gradient = phase._distance()
+    before = model[-1].bias.clone()
+    assert gradient[-1][0] == pytest.approx(2 * (10 + 40 - math.log(2)))
+    phase.step(0)
+    assert model[-1].bias[0] < before[0]
 
 
 def test_the_tangent_step_leaves_the_shortfall_as_it_is_to_first_order(problem):
@@ -118,6 +135,7 @@ def test_trust_grows_while_remote_data_is_unharmed_and_shrinks_while_it_is_not(p
 
 def test_the_restoring_step_takes_the_share_it_says_to_first_order(problem):
     model, split = problem
+    run_phases(Workbench(model, split, device=CPU), [Constrained(settings(target=6.0, epochs=20, reach=0.05))])
     before, _ = shortfall(model, split, 6.0)
     tau = 0.97 * before.item()
     budget = tau / (6.0 - math.log(3)) ** 2

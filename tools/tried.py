@@ -2,10 +2,11 @@
 
 Tables: ``erase`` (settings and variants at the goal erase), ``targets`` (how high the forget losses must be, all ten
 digits in turn), ``dial`` (between the goals), ``references`` (estimates of a retrained model's forget losses, and what
-comes of aiming at them; all ten digits in turn), and ``fashion`` (some of the same on a small part of Fashion-MNIST,
-which needs ``--data``). FOLDER/TABLE.csv has one row for each run, FOLDER/provenance.json where they come from. What is
-there is not run again: the same command goes on where it was stopped. ``--show`` prints the tables of
-docs/what-we-tried.md.
+comes of aiming at them; all ten digits in turn), ``fashion`` (some of the same on a small part of Fashion-MNIST, which
+needs ``--data``) and ``cifar`` (CIFAR-100 at 64 px on a GPU: ``--data``, ``--device cuda``, and ``--originals`` of
+``unweave study cifar100-resnet18 --option size=64 --methods original --keep-models all``).
+FOLDER/TABLE.csv has one row for each run, FOLDER/provenance.json where they come from. What is there is not run again:
+the same command goes on where it was stopped. ``--show`` prints the tables of docs/what-we-tried.md.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ TABLES = {
     "dial": trials.dial,
     "references": trials.references,
     "fashion": trials.fashion,
+    "cifar": trials.cifar,
 }
-ERASE = ("erase", "targets")  # of the goal erase
+ERASE = ("erase", "targets", "cifar")  # of the goal erase
 ACCURACIES = tuple(f"{part}_{subset}" for part in ("train", "test") for subset in SUBSETS)
 COLUMNS = (
     "variant",
@@ -51,7 +53,7 @@ COLUMNS = (
 Row = dict[str, Any]
 
 
-def complete(table: str, folder: Path, data: str | None) -> None:
+def complete(table: str, folder: Path, place: trials.Place) -> None:
     """Run what is not in the table yet."""
     file = folder / f"{table}.csv"
     rows = read(file)
@@ -60,7 +62,7 @@ def complete(table: str, folder: Path, data: str | None) -> None:
         writer = csv.DictWriter(opened, COLUMNS)
         if not rows:
             writer.writeheader()
-        for cell, run in TABLES[table](data):
+        for cell, run in TABLES[table](place):
             if (cell["variant"], str(cell["forget"]), cell["seed"]) in done:
                 continue
             try:
@@ -116,7 +118,9 @@ def main() -> None:
     """Complete a table, or show all of them."""
     parser = argparse.ArgumentParser(description="What we tried for the method unweave.")
     parser.add_argument("table", nargs="?", choices=TABLES)
-    parser.add_argument("--data", help="folder of Fashion-MNIST")
+    parser.add_argument("--data", help="folder of the data, where the digits are not meant")
+    parser.add_argument("--originals", type=Path, help="folder of a study that kept its originals")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--show", action="store_true", help="print the tables in Markdown, and run nothing")
     words = parser.parse_args()
@@ -131,8 +135,9 @@ def main() -> None:
     command = " ".join(["python tools/tried.py", *sys.argv[1:]])
     file = words.out / "provenance.json"
     known = json.loads(file.read_text()) if file.exists() else {}
-    complete(words.table, words.out, words.data)
-    known[words.table] = provenance(torch.device("cpu")) | {"command": command, "seeds": list(trials.SEEDS)}
+    complete(words.table, words.out, trials.Place(words.data, words.originals, words.device))
+    seeds = sorted({int(row["seed"]) for row in read(words.out / f"{words.table}.csv")})
+    known[words.table] = provenance(torch.device(words.device)) | {"command": command, "seeds": seeds}
     file.write_text(json.dumps(known, indent=2) + "\n")
 
 

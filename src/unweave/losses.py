@@ -54,6 +54,31 @@ def cross_entropy(model: nn.Module, data: Data) -> Tensor:
     return functional.cross_entropy(logits(model, data), class_labels(labels_of(data)), reduction="none")
 
 
+def log_odds(model: nn.Module, data: Data) -> Tensor:
+    """Return m = log((1 − p) / p) of every sample, p the probability of its label: the log-odds against it.
+
+    The cross-entropy is log(1 + eᵐ): of a sample that the model is wrong about it is hardly more than m. Of one that it
+    is sure about, the loss ends at 0 and so does its gradient; the log-odds go on, and say where they rise.
+
+    >>> sure, wrong = torch.tensor([[20.0, 0.0, 0.0]]), torch.tensor([[0.0, 8.0, 0.0]])
+    >>> [round(log_odds(nn.Identity(), (scores, torch.tensor([0]))).item(), 2) for scores in (sure, wrong)]
+    [-19.31, 8.0]
+    """
+    scores, labels = logits(model, data), class_labels(labels_of(data))
+    own = labels[:, None] == torch.arange(scores.shape[1], device=scores.device)
+    return scores.masked_fill(own, -torch.inf).logsumexp(dim=1) - scores.masked_fill(~own, 0).sum(dim=1)
+
+
+def odds_of(losses: Tensor) -> Tensor:
+    """Return the log-odds against the label that cross-entropies stand for. Losses below 10⁻⁶ count as that.
+
+    >>> odds_of(torch.tensor([0.0, 12.0]))
+    tensor([-13.8155,  12.0000])
+    """
+    least = losses.clamp(min=1e-6)  # a loss in float32 has no digits below
+    return least + torch.log(-torch.expm1(-least))
+
+
 def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> Tensor:
     """Return KL(softmax(target/T) ‖ softmax(scores/T)) of every sample. A target of −∞ means probability 0.
 

@@ -33,7 +33,7 @@ from unweave.engine.precision import (
 )
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
-from unweave.losses import Loss, cross_entropy, logits
+from unweave.losses import Loss, cross_entropy, log_odds, logits
 from unweave.projection import Gradient
 from unweave.split import Split
 from unweave.trees import join, shapes
@@ -159,6 +159,10 @@ class Workbench:
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
+
+    def log_odds(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
+        """Return the log-odds against the label of every sample; of a loss that is not ours, the losses."""
+        return self._run(log_odds if self.loss is cross_entropy else self.loss, batch, model)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None

@@ -4,13 +4,15 @@
 the forget and remote gradients. The projection is of first order: every step leaves a change of second order in the
 forget and remote losses, nothing ever undoes it, and both drift. So steps must be small, and remote accuracy falls.
 
-**The constrained problem.** Forgetting is not something to be maximised; it is done or not done. With ℓᵢ the losses of
-the *whole* forget set, C a loss at which a sample counts as forgotten, and n classes, the *shortfall* is
+**The constrained problem.** Forgetting is not something to be maximised; it is done or not done. Of every sample of the
+*whole* forget set take the log-odds against its label, mᵢ = log((1 − pᵢ) / pᵢ), and let C be log-odds at which a sample
+counts as forgotten. The *shortfall* is
 
-    S(θ) = mean of (C − ℓᵢ)₊²
+    S(θ) = mean of (C − mᵢ)₊²
 
-which is the squared Wasserstein-2 distance from the distribution of the forget losses to the nearest one that lies
-above C. A sample that is predicted right has a loss of log n at most, so it adds (C − log n)² to the sum, and therefore
+which is the squared Wasserstein-2 distance from the distribution of the log-odds to the nearest one that lies above C.
+A sample that is predicted right has a probability of 1/n at least, n the number of classes, so mᵢ < log n, it adds
+(C − log n)² to the sum, and therefore
 
     accuracy on the forget set ≤ S(θ) / (C − log n)²            (the paper's Proposition 2, without its assumption that
                                                                every loss was high at the start)
@@ -19,8 +21,14 @@ So we say what share b of the forget set may be predicted right at most, and sol
 
     min  L_a(θ) + w L_r(θ)     subject to     S(θ) ≤ τ = b (C − log n)²
 
-Whenever the constraint holds, the accuracy is at most b, certified by the losses themselves; it is logged at every step
-(of the weights before it), and a run's scores and record have it for the weights at the end.
+Whenever the constraint holds, the accuracy is at most b, certified by the outputs themselves; it is logged at every
+step (of the weights before it), and a run's scores and record have it for the weights at the end.
+
+**Why not losses.** The cross-entropy is log(1 + eᵐ). Above C it is m but for 10⁻⁴, and it is larger than m everywhere,
+so the bound holds for it too. But of a sample that the model is sure about, the loss ends at 0, and so does its
+gradient: it lacks C, and says nothing of where the loss rises. Where such samples are most of S, as at the start, or
+the last few that remain, a Newton step is long and leads anywhere. Log-odds have no such end. (Attacks on privacy look
+at them too: LiRA's statistic is −m.)
 
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
@@ -41,34 +49,33 @@ velocity, λ, is what makes η uncritical: just after something was forgotten gr
 alone would throw the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to
 avoid, so a loss that rose is pulled back.
 
-**Trust.** An original that fits its data has hardly a gradient on the forget set: its direction says little about where
-the loss rises, and a first step of full length can destroy remote data beyond repair. So a restoring step has the share
-q of its longest length. q begins at 1/64; with the remote loss no more than κ log n above that of the first step it
-doubles, up to 1, and else it halves: forgetting waits until what it broke is repaired. It does not wait for ever, for
-the constraint comes first: after the share p of all steps, q is p² at least. Tangent steps follow the same trust,
-λ = (1 − q) σ + q ρ: short repairs while remote data is hurt, and steps as long as the restoring ones once it is well,
-so that a run of few steps comes as far as it has to.
+**Trust.** A first step of full length can destroy remote data beyond repair, for the gradient of S holds only nearby.
+So a restoring step has the share q of its longest length. q begins at 1/64; with the remote loss no more than κ log n
+above that of the first step it doubles, up to 1, and else it halves: forgetting waits until what it broke is repaired.
+It does not wait for ever, for the constraint comes first: after the share p of all steps, q is p² at least. Tangent
+steps follow the same trust, λ = (1 − q) σ + q ρ: short repairs while remote data is hurt, and steps as long as the
+restoring ones once it is well, so that a run of few steps comes as far as it has to.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
-much of it, taught by adjacent data. There the forget losses have a distribution R of their own, which must be estimated
-(`unweave.methods.reference`), and every forget sample gets a loss rᵢ of R to aim at. Where the estimate is a model, it
-has a loss of each sample, and rᵢ is that one's: the model says not only how many samples it would recognise, but which.
-Where it is a list of losses, rᵢ is the quantile of R at the rank of ℓᵢ, which is the best coupling in one dimension.
-With P_θ the distribution of the forget losses, the constraint is
+much of it, taught by adjacent data. There the forget data have a distribution R of log-odds, which must be estimated
+(`unweave.methods.reference`), and every forget sample gets log-odds rᵢ of R to aim at. Where the estimate is a model,
+it has a loss of each sample, and rᵢ is from that: the model says not only how many samples it would recognise, but
+which. Where it is a list of losses, rᵢ is the quantile of R at the rank of mᵢ, which is the best coupling in one
+dimension. With P_θ the distribution of the mᵢ, the constraint is
 
-    W₂²(P_θ, R)  ≤  S(θ) = mean of (rᵢ − ℓᵢ)²  ≤  τ
+    W₂²(P_θ, R)  ≤  S(θ) = mean of (rᵢ − mᵢ)²  ≤  τ
 
 equal on the left where ranks are paired. The mean loss, and the mean probability of the right label, then differ from
-R's by √τ at most, for both are means of functions of the loss with slope 1 at most. Between the goals lies the shortest
-way from R to the point mass at C, the W₂ geodesic, on which every loss moves at constant speed: it mixes *losses*,
+R's by √τ at most, for both are means of functions of m with slope 1 at most. Between the goals lies the shortest
+way from R to the point mass at C, the W₂ geodesic, on which every sample moves at constant speed: it mixes *log-odds*,
 sample by sample, where a mixture of the distributions would mix *samples*, some erased and some untouched. With
 ``dial`` t from 0 to 1,
 
-    aᵢ = (1 − t) rᵢ + t C,     S(θ) = mean of (aᵢ − ℓᵢ)₊² + (1 − t) (ℓᵢ − aᵢ)₊²,     τ = b · mean of (aᵢ − log n)²
+    aᵢ = (1 − t) rᵢ + t C,     S(θ) = mean of (aᵢ − mᵢ)₊² + (1 − t) (mᵢ − aᵢ)₊²,     τ = b · mean of (aᵢ − log n)²
 
-t = 0 is *retrain*. At t = 1 a loss above C costs nothing any more, and S and τ are those of *erase*. The cost is convex
-in aᵢ − ℓᵢ, so pairing ranks stays the best coupling for every t: S is then a minimum over couplings. Where ranks change
-it bends downwards only, and the inequality of the step holds as it stands.
+t = 0 is *retrain*. At t = 1 log-odds above C cost nothing any more, and S and τ are those of *erase*. The cost is
+convex in aᵢ − mᵢ, so pairing ranks stays the best coupling for every t: S is then a minimum over couplings. Where ranks
+change it bends downwards only, and the inequality of the step holds as it stands.
 
 A step costs one gradient each of an adjacent batch, some remote batches and the forget set, and where ranks are paired
 one more forward pass of the forget set. For *erase* nothing is measured before; no copy of the model is kept.
@@ -83,10 +90,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from unweave.engine import Logged, Phase, Workbench
 from unweave.errors import UsageError
-from unweave.losses import averaged_quantiles
+from unweave.losses import averaged_quantiles, cross_entropy, odds_of
 from unweave.methods.method import Method
 from unweave.methods.reference import reference_losses
 from unweave.projection import Gradient, gram_matrix, remove_span
@@ -108,7 +116,7 @@ class UnweaveSettings(Settings):
         below=1,
         help="Tolerance b. For erase, the share of the forget set that may be predicted right at most.",
     )
-    target: float = setting(10.0, above=0, help="Loss at which a forget sample counts as forgotten; C.")
+    target: float = setting(10.0, above=0, help="Log-odds against its label, and loss, of a forgotten sample; C.")
     remote_weight: float = setting(
         3.0, at_least=0, search=Between(0.5, 10.0), help="Weight of the remote loss beside the adjacent one; w."
     )
@@ -152,7 +160,7 @@ FIRST_TRUST = 1 / 64  # six doublings lead to 1
 
 
 class Constrained(Phase):
-    """Descend on adjacent and remote loss; hold the forget losses where the goal wants them."""
+    """Descend on adjacent and remote loss; hold the forget data where the goal wants them."""
 
     name = "constrained descent"
     keeps = ("velocity", "length", "aims", "trust", "remote_loss")
@@ -181,11 +189,13 @@ class Constrained(Phase):
         bench.mode(s.normalisation)
 
     def begin(self) -> None:
-        """Find the losses to aim at: by sample, or smallest first; measure the weights; the velocity starts at 0."""
+        """Find the log-odds to aim at: by sample, or smallest first; measure the weights; the velocity starts at 0."""
         bench, count = self.bench, len(self.forget.rows)
         self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
         if self.dial < 1:
             unseen = reference_losses(bench, self.forget)
+            if bench.loss is cross_entropy:
+                unseen = odds_of(unseen)
             if self.by_rank:
                 unseen = averaged_quantiles(unseen, count)
             self.aims = (1 - self.dial) * unseen + self.dial * self.aims
@@ -248,29 +258,30 @@ class Constrained(Phase):
 
         def parts() -> Iterator[Tensor]:
             for batch, aim in zip(self.forget.in_order(), aims.split(self.forget.size), strict=True):
-                losses = self.bench.losses(batch)
-                found.append(losses.detach())
-                yield self._cost(aim.to(losses.dtype) - losses).sum() / len(aims)
+                odds = self.bench.log_odds(batch)
+                found.append(odds.detach())
+                yield self._cost(aim.to(odds.dtype) - odds).sum() / len(aims)
 
         gradient = self.bench.gradient(parts())
-        losses = torch.cat(found).double()
-        distance = self._cost(aims - losses).mean()
-        shortfall = (self.settings.target - losses).clamp(min=0).square().mean()
+        odds = torch.cat(found).double()
+        distance = self._cost(aims - odds).mean()
+        shortfall = (self.settings.target - odds).clamp(min=0).square().mean()
+        losses = functional.softplus(odds) if self.bench.loss is cross_entropy else odds
         self.logged["forget_loss"] = losses.mean()
         self.logged["shortfall" if self.settings.goal == "erase" else "squared_distance"] = distance
         self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
         return distance, gradient
 
     def _aims_by_rank(self) -> Tensor:
-        """Return the loss that each forget sample should have, in the order of the rows."""
+        """Return the log-odds that each forget sample should have, in the order of the rows."""
         with torch.no_grad():
-            losses = torch.cat([self.bench.losses(batch) for batch in self.forget.in_order()])
+            odds = torch.cat([self.bench.log_odds(batch) for batch in self.forget.in_order()])
         aims = torch.empty_like(self.aims)
-        aims[losses.argsort(stable=True)] = self.aims
+        aims[odds.argsort(stable=True)] = self.aims
         return aims
 
     def _cost(self, missing: Tensor) -> Tensor:
-        """Return what each sample adds to S; too much of a loss costs less, the nearer the goal is to erase."""
+        """Return what each sample adds to S; too much costs less, the nearer the goal is to erase."""
         return missing.clamp(min=0).square() + (1 - self.dial) * missing.clamp(max=0).square()
 
 
