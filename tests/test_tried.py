@@ -22,7 +22,11 @@ def tried(monkeypatch):
 
 @pytest.mark.parametrize(
     ("benchmark", "table"),
-    [*(("digits", table) for table in ("erase", "targets", "dial", "references")), ("fashion-mnist", "fashion")],
+    [
+        *(("digits", table) for table in ("erase", "targets", "dial", "references")),
+        ("fashion-mnist", "fashion"),
+        ("cifar100-resnet18", "cifar"),
+    ],
 )
 def test_the_page_shows_what_was_measured(tried, benchmark, table):
     folder = RESULTS / benchmark / "tried"
