@@ -190,6 +190,7 @@ def cifar(place: Place) -> Trials:
         raise UsageError("This table needs --originals, the folder of a study of cifar100-resnet18 with size=64.")
     short = {"stride": 0.001, "reach": 0.0025}
     tried: dict[str, dict[str, Any]] = {
+        "original": {"method": "original"},
         "unweave": {},
         "unweave, losses instead of log-odds": {"loss": plain_losses},
         "unweave, stride 0.001, reach 0.0025": short,
@@ -205,19 +206,14 @@ def cifar(place: Place) -> Trials:
         "unweave, target 20": {"target": 20.0},
     }
     weights = place.originals / "models" / "original.seed-0.safetensors"
-    found: dict[str, Experiment] = {}
-    for variant, values in {"original": None, **tried}.items():
-        for kind in CIFAR:
-            if kind not in found:
-                options = {"size": 64, "forget": kind}
-                benchmark = find_benchmark("cifar100-resnet18", data=place.data, options=options)
-                original = load_weights(benchmark.initial(0), weights).eval()
-                found[kind] = Experiment(benchmark, benchmark.load(), 0, original, place.device)
-            run = partial(found[kind].run, "original") if values is None else partial(found[kind].run, **values)
-            yield (
-                {"variant": variant, "forget": kind, "seed": 0},
-                lambda e=found[kind], run=run: e.scores(run()),
-            )
+    experiments: dict[str, Experiment] = {}
+    for kind in CIFAR:
+        benchmark = find_benchmark("cifar100-resnet18", data=place.data, options={"size": 64, "forget": kind})
+        original = load_weights(benchmark.initial(0), weights).eval()
+        experiments[kind] = Experiment(benchmark, benchmark.load(), 0, original, place.device)
+    for (variant, values), (kind, e) in itertools.product(tried.items(), experiments.items()):
+        run = partial(e.run, **values)
+        yield {"variant": variant, "forget": kind, "seed": 0}, lambda e=e, run=run: e.scores(run())
 
 
 def references(place: Place) -> Trials:
