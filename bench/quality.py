@@ -16,7 +16,7 @@ from typing import Any
 from bench import measure
 from unweave import evaluate, unlearn
 from unweave.benchmarks import find_benchmark
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.output import load_weights
 from unweave.split import SUBSETS
 

@@ -21,7 +21,7 @@ import torch
 from bench import gpu, measure, released_loop, workloads
 from bench.measure import Laps, Stage
 from bench.workloads import Workload
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.projection import remove_span
 
 ROUNDS = 5

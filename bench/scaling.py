@@ -21,7 +21,7 @@ from torch import nn
 from bench import measure
 from bench.measure import Laps, wait
 from bench.workloads import METHOD
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine import Workbench, process_memory
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.projection import remove_span

@@ -9,7 +9,8 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
-from unweave.data import READINGS, Samples, labels_of, pick_device
+from unweave.data import READINGS, Samples, labels_of
+from unweave.devices import pick_device
 
 CPU = torch.device("cpu")
 

@@ -16,7 +16,7 @@ from torch import nn
 from tests import together
 from unweave import processes, sharding
 from unweave.cli.app import app
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.errors import UsageError
 from unweave.processes import Part
 

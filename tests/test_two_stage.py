@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from tests.conftest import same, weights
 from unweave import Split, evaluate, unlearn
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine import Workbench
 from unweave.losses import cross_entropy, squared_wasserstein
 from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings

@@ -1,4 +1,4 @@
-"""What we tried for the method unweave, with three seeds: `python tools/tried.py TABLE --out FOLDER`.
+"""What we tried for the method unweave: `python tools/tried.py TABLE --out FOLDER`.
 
 Tables: ``erase`` (settings and variants at the goal erase), ``targets`` (how high the forget losses must be, all ten
 digits in turn), ``dial`` (between the goals), ``references`` (estimates of a retrained model's forget losses, and what

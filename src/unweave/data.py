@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import psutil
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from unweave import processes
@@ -279,47 +278,6 @@ class _Columns:
 
     def whole(self) -> Data:
         return self.data
-
-
-@contextmanager
-def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Put the model in evaluation mode on the device, without gradients, and back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    first = next(iter(model.parameters()), None)
-    home = first.device if first is not None else device
-    model.to(device).eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.to(home)
-        for module, mode in modes:
-            module.training = mode
-
-
-def pick_device(device: str | torch.device | None) -> torch.device:
-    """Return the device asked for, or the best one there is; each of several processes gets one of its own."""
-    processes.join(device)
-    if device is None:
-        from accelerate import PartialState
-
-        found = PartialState().device
-        return torch.device(found.type, found.index or 0) if found.type == "cuda" else found
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        why = str(error).partition("\n")[0].partition(". ")[0]  # PyTorch may go on for a page
-        raise UsageError(f"The device {str(device)!r} cannot be used here: {why}") from error
-    if chosen.type == "meta":
-        raise UsageError(f"The device {str(device)!r} cannot be used here: it holds no values.")
-    if chosen.type != "cuda":
-        return chosen
-    if chosen.index is None:
-        return torch.device("cuda", processes.local_rank())
-    if chosen.index != processes.local_rank() and processes.count() > 1:
-        raise UsageError(f"The device {str(device)!r} cannot be that of {processes.count()} processes. Ask for cuda.")
-    return chosen
 
 
 def _as_dataset(data: Any) -> Any:

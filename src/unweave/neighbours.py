@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from unweave import processes
-from unweave.data import Samples, pick_device, reading
+from unweave.data import Samples
+from unweave.devices import pick_device, reading
 from unweave.errors import UsageError
 from unweave.losses import logits
 

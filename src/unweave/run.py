@@ -15,7 +15,7 @@ from rich.progress import Progress
 from torch import nn
 
 from unweave import processes, sharding
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine import (
     Checkpoints,
     CollapseError,

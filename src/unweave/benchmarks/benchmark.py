@@ -11,7 +11,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine import Checkpoints, Workbench, run_phases
 from unweave.engine.batches import derive_seed
 from unweave.engine.compiled import Compile

@@ -22,11 +22,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from unweave import processes
-from unweave.data import Batch, reading, require_known_labels
+from unweave.data import Batch, require_known_labels
+from unweave.devices import reading
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
-from unweave.losses import cross_entropy, logits
+from unweave.losses import logits
 from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
 from unweave.sharding import collected
@@ -192,7 +193,7 @@ class Guard:
         """Return the loss of every sample and, for cross-entropy, whether it is predicted right."""
         bench = self.bench
         with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.precision == "bfloat16"):
-            if bench.loss is not cross_entropy:
+            if not bench.own_loss:
                 return {"loss": bench.loss(bench.model, batch.data)}
             scores = logits(bench.model, batch.data)
         labels = batch.labels.to(scores.device)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from unweave import processes, sharding
-from unweave.data import Batch, Data, labels_of, reading, require_known_labels
+from unweave.data import Batch, Data, labels_of, require_known_labels
+from unweave.devices import reading
 from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed
 from unweave.engine.compiled import Compile, Forwards
@@ -118,7 +119,7 @@ class Workbench:
         samples, rows = self.split.samples, self.split.rows(*subsets)
         samples.keep(rows, self.device)
         # Another loss may have labels of another kind; ours needs a logit for each.
-        classes = self._count_classes(rows) if self.loss is cross_entropy else None
+        classes = self._count_classes(rows) if self.own_loss else None
         kept = samples.kept_labels(rows, self.device)
         if classes is not None and kept is not None:
             require_known_labels(kept, rows, classes)
@@ -139,9 +140,14 @@ class Workbench:
         return self._run(self.loss, batch, model)
 
     @property
+    def own_loss(self) -> bool:
+        """Whether the loss is our cross-entropy: any other may know neither classes nor logits."""
+        return self.loss is cross_entropy
+
+    @property
     def shares_passes(self) -> bool:
         """Whether a sample's loss is the same in whatever batch it is."""
-        return not self.model.training and self.loss is cross_entropy
+        return not self.model.training and self.own_loss
 
     def losses_together(self, *batches: Batch) -> list[Tensor]:
         """Return the losses of several batches, from one forward pass where that changes nothing.
@@ -160,9 +166,9 @@ class Workbench:
         """Return the logits of every sample, for methods that look beyond the loss."""
         return self._run(logits, batch, model)
 
-    def log_odds(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
+    def log_odds(self, batch: Batch) -> Tensor:
         """Return the log-odds against the label of every sample; of a loss that is not ours, the losses."""
-        return self._run(log_odds if self.loss is cross_entropy else self.loss, batch, model)
+        return self._run(log_odds if self.own_loss else self.loss, batch, None)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.errors import unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics

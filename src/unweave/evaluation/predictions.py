@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unweave import processes
-from unweave.data import Batch, Samples, pick_device, reading
+from unweave.data import Batch, Samples
+from unweave.devices import pick_device, reading
 from unweave.engine.precision import (
     Precision,
     autocast,

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.engine import Logged, Phase, Workbench, run_phases
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import predict

@@ -26,7 +26,6 @@ from torch.nn import functional
 
 from unweave.engine import Batches, Cost, Workbench
 from unweave.errors import UsageError
-from unweave.losses import cross_entropy
 from unweave.split import Split
 
 ENOUGH = 5000  # samples, to tell how sure a model is of kept data
@@ -118,7 +117,7 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
 def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     """Return the forget losses of a model that is made as sure of kept data as the one to be changed is."""
     model = copy.deepcopy(model).to(bench.device).eval()
-    if bench.loss is not cross_entropy:  # it may know no logits
+    if not bench.own_loss:  # it may know no logits
         return torch.cat([bench.losses(batch, model=model) for batch in forget.in_order()])
     kept = bench.split.rows("adjacent", "remote")
     some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]

@@ -42,7 +42,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Batch, reading
+from unweave.data import Batch
+from unweave.devices import reading
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.engine.batches import grouped
 from unweave.losses import clipped, squared_wasserstein

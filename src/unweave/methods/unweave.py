@@ -94,7 +94,7 @@ from torch.nn import functional
 
 from unweave.engine import Logged, Phase, Workbench
 from unweave.errors import UsageError
-from unweave.losses import averaged_quantiles, cross_entropy, odds_of
+from unweave.losses import averaged_quantiles, odds_of
 from unweave.methods.method import Method
 from unweave.methods.reference import reference_losses
 from unweave.projection import Gradient, gram_matrix, remove_span
@@ -194,7 +194,7 @@ class Constrained(Phase):
         self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
         if self.dial < 1:
             unseen = reference_losses(bench, self.forget)
-            if bench.loss is cross_entropy:
+            if bench.own_loss:
                 unseen = odds_of(unseen)
             if self.by_rank:
                 unseen = averaged_quantiles(unseen, count)
@@ -266,7 +266,7 @@ class Constrained(Phase):
         odds = torch.cat(found).double()
         distance = self._cost(aims - odds).mean()
         shortfall = (self.settings.target - odds).clamp(min=0).square().mean()
-        losses = functional.softplus(odds) if self.bench.loss is cross_entropy else odds
+        losses = functional.softplus(odds) if self.bench.own_loss else odds
         self.logged["forget_loss"] = losses.mean()
         self.logged["shortfall" if self.settings.goal == "erase" else "squared_distance"] = distance
         self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)

@@ -12,7 +12,7 @@ import torch
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.errors import Stopped, unknown
 from unweave.evaluation import Look, Watch
 from unweave.provenance import provenance

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
-from unweave.data import pick_device
+from unweave.devices import pick_device
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation.predictions import observe
 from unweave.evaluation.reference import RETAINED
