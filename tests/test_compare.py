@@ -62,8 +62,13 @@ def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
     assert apart.p == pytest.approx(stats.ttest_rel(means, [0.0, 0.0]).pvalue)
     # against the original of the same seed: 0 and −0.1
     assert found.own[group]["adjacent"].mean == pytest.approx(-0.05)
+    kept = (1, 0.8 / 0.9)
     assert found.own[group]["erase_score"].mean == pytest.approx(
-        statistics.fmean(statistics.harmonic_mean([1 - f, 0.8, 0.9]) for values in FORGET.values() for f in values)
+        statistics.fmean(
+            statistics.harmonic_mean([1 - forget, adjacent, 1])
+            for values in FORGET.values()
+            for forget, adjacent in zip(values, kept, strict=True)
+        )
     )
     assert found.runs[group] == 4
 

@@ -157,12 +157,30 @@ def test_the_objectives():
     ruined = answers(forget=0.0, adjacent=0.0, remote=1.0)
     erased = answers(forget=0.0, adjacent=1.0, remote=1.0)
     retrained = answers(forget=0.7, adjacent=1.0, remote=1.0)
-    assert [erase(found, {}) for found in (original, ruined, erased)] == [0, 0, 1]
-    assert erase(retrained, {}) == pytest.approx(3 / (1 / 0.3 + 1 + 1))
+    assert [erase(found, original) for found in (original, ruined, erased)] == [0, 0, 1]
+    assert erase(retrained, original) == pytest.approx(3 / (1 / 0.3 + 1 + 1))
     found = answers(forget=0.5, adjacent=0.9, remote=1.0)
     assert as_retrained(found, retrained) == pytest.approx(0.8 * 0.9)
     assert as_retrained(retrained, retrained) == 1
     assert as_retrained(erased, retrained) < as_retrained(original, retrained)
+
+
+def test_what_the_original_did_not_know_is_no_merit_of_erasing():
+    original = answers(forget=0.8, adjacent=0.5, remote=0.8)
+    kept = answers(forget=0.0, adjacent=0.5, remote=0.8)
+    bought = answers(forget=0.0, adjacent=0.9, remote=0.6)  # adjacent accuracy, paid for with remote
+    assert erase(kept, original) == erase(answers(forget=0.0, adjacent=0.9, remote=0.9), original) == 1
+    assert erase(bought, original) == pytest.approx(3 / (1 + 1 + 0.8 / 0.6))
+    assert erase(kept, answers(forget=0.8, adjacent=0.0, remote=0.8)) == 1
+
+
+def test_trials_are_not_judged_by_two_objectives(tmp_path):
+    tune(SOURCE, tmp_path / "t", methods=["ga"], trials=1, device="cpu")
+    file = tmp_path / "t" / "tuning.json"
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps({**about, "objective": "another"}))
+    with pytest.raises(UsageError, match="a tuning with objective another, not harmonic mean of"):
+        tune(SOURCE, tmp_path / "t", methods=["ga"], trials=2, device="cpu")
 
 
 def test_several_seeds_judge_by_their_mean(tmp_path):

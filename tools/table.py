@@ -16,7 +16,6 @@ import pandas as pd
 
 from unweave.report import Group, label
 from unweave.report.printed import counterpart, printed_rows
-from unweave.split import SUBSETS
 from unweave.tuning.objectives import erase_score
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,10 +100,10 @@ def scores(study: Path) -> dict[str, list[float]]:
     """Return the objective of *erase* on test data, by method, of every seed."""
     frame = pd.read_parquet(study / "results.parquet")
     plain = frame[(frame.metric == "accuracy") & (frame.variant == "") & (frame.split == "test")]
+    of = {run: dict(zip(rows.subset, rows.value, strict=True)) for run, rows in plain.groupby(["method", "seed"])}
     found: dict[str, list[float]] = {}
-    for (method, _), rows in plain.groupby(["method", "seed"]):
-        of = dict(zip(rows.subset, rows.value, strict=True))
-        found.setdefault(method, []).append(erase_score(**{subset: of[subset] for subset in SUBSETS}))
+    for (method, seed), accuracy in of.items():
+        found.setdefault(method, []).append(erase_score(accuracy, of["original", seed]))
     return found
 
 

@@ -60,9 +60,13 @@ def _against_retrained(subset: str) -> ValueOf:
 
 
 def _erase_score(results: Results, group: Group, seed: int) -> float | None:
+    found, original = (_known(results, one, seed) for one in (group, results.reference("original")))
+    return erase_score(found, original) if len(found) == len(original) == len(SUBSETS) else None
+
+
+def _known(results: Results, group: Group | None, seed: int) -> dict[str, float]:
     found = {name: results.value(group, Place("test", name, "accuracy"), seed) for name in SUBSETS}
-    known = {name: value for name, value in found.items() if value is not None}
-    return erase_score(**known) if len(known) == len(SUBSETS) else None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _attack_distance(results: Results, group: Group, seed: int) -> float | None:
@@ -108,8 +112,8 @@ PLANES: dict[str, Plane] = {
     ),
 }
 NOTES = {
-    ERASE: "Kept: test accuracy minus the original's, in points. Score: harmonic mean of 1 − forget, adjacent and "
-    "remote accuracy on test data.",
+    ERASE: "Kept: test accuracy minus the original's, in points. Score: harmonic mean of 1 − forget "
+    "accuracy and of the shares of the original's adjacent and remote accuracy that are kept, at most 1 each.",
     RETRAIN: "ToW split: product of 1 − |accuracy − that of retraining| over train forget, train adjacent, train "
     "remote, test adjacent and test remote data. RMIA distance: how far the attack's AUC on the forget data is from "
     "what it is on retrained models. Loss distance: W₂ between the forget losses and those of retrained models.",

@@ -26,6 +26,7 @@ from unweave.files import write_whole
 from unweave.split import SUBSETS
 from unweave.study.locks import Locks
 from unweave.tuning.held_out import HELD_OUT
+from unweave.tuning.objectives import GOALS
 from unweave.tuning.searches import Tried
 from unweave.tuning.space import DEFAULT, PAPER
 
@@ -46,6 +47,7 @@ class Folder:
             "benchmark": benchmark.name,
             "options": dict(benchmark.options),
             "goal": goal,
+            "objective": GOALS[goal].objective,
             "seed": seed,
             "seeds": seeds,
             "held_out": HELD_OUT,

@@ -27,12 +27,13 @@ from unweave.study.processes import dead, started, still_running
 from unweave.study.study import PATIENCE
 from unweave.tuning.folder import Folder
 from unweave.tuning.held_out import carve
-from unweave.tuning.objectives import GOALS, RETRAINED, Answers, accuracies, check_goal
+from unweave.tuning.objectives import GOALS, Answers, accuracies, check_goal
 from unweave.tuning.progress import Progress
 from unweave.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
 from unweave.tuning.space import Space, tuned_methods
 
 SEED = 100  # none of those that results are reported for
+TRAINED_ON = {"original": SUBSETS, "retrained": RETAINED}
 
 
 def tune(
@@ -126,12 +127,12 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Base:
-    """What trials start from: a seed's held-out data, its original, and what a retrained model says of that data."""
+    """What trials start from: a seed's held-out data, its original, and the answers that the goal compares with."""
 
     seed: int
     task: Task
     original: nn.Module
-    retrained: Answers
+    beside: Answers
 
 
 class Work:
@@ -203,9 +204,9 @@ class Work:
         except RunError as error:
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
-        score = GOALS[self.tuning.goal]
+        goal = GOALS[self.tuning.goal]
         every = [accuracies(answers) for answers in found]
-        scores = [score(answers, base.retrained) for answers, base in zip(found, bases, strict=True)]
+        scores = [goal.score(answers, base.beside) for answers, base in zip(found, bases, strict=True)]
         return dataclasses.replace(
             tried,
             score=statistics.fmean(scores),
@@ -235,12 +236,11 @@ class Work:
         return observe(model, task.test, device=self.device).parts["train"]
 
     def _base(self, seed: int) -> Base:
-        task, retrained = carve(self.whole(), seed=seed), {}
-        if self.tuning.goal in RETRAINED:
-            retrained = dict(self._answers(self._trained("retrained", RETAINED, task, seed), task))
-        return Base(seed, task, self._trained("original", SUBSETS, task, seed), retrained)
+        task = carve(self.whole(), seed=seed)
+        beside = self._answers(self._trained(GOALS[self.tuning.goal].beside, task, seed), task)
+        return Base(seed, task, self._trained("original", task, seed), beside)
 
-    def _trained(self, kind: str, subsets: tuple[str, ...], task: Task, seed: int) -> nn.Module:
+    def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
         tuning = self.tuning
         models = Originals(
             tuning.benchmark,
@@ -250,7 +250,7 @@ class Work:
             device=self.device,
             stop=self.is_over,
             kind=kind,
-            subsets=subsets,
+            subsets=TRAINED_ON[kind],
         )
         while True:
             try:
