@@ -2,6 +2,9 @@
 
 The report, beside the paper's numbers, goes to docs/gallery/NAME with a photograph of its page (if chromium is there),
 the numbers and where they come from to results/NAME/all. The study's own folder stays as it is, so that it can go on.
+
+`python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
+numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART.
 """
 
 from __future__ import annotations
@@ -48,29 +51,48 @@ def publish(study: Path, name: str) -> None:
     subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
     shutil.rmtree(GALLERY / name, ignore_errors=True)
     shutil.copytree(study / "report", GALLERY / name, ignore=shutil.ignore_patterns("*.svg"))
-    numbers = RESULTS / name / "all"
-    shutil.rmtree(numbers, ignore_errors=True)
-    numbers.mkdir(parents=True)
-    for file in NUMBERS:
-        shutil.copy(study / file, numbers)
-    file = numbers / "provenance.json"
-    file.write_text(re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text()))  # a folder of one machine
-    if any((study / "failed").glob("*.json")):
-        shutil.copytree(study / "failed", numbers / "failed")
+    copy_numbers(study, RESULTS / name / "all")
     if shutil.which("chromium"):
         picture(GALLERY / name / "index.html", GALLERY / f"{name}.png")
 
 
+def publish_comparison(studies: Path, name: str) -> None:
+    """Copy, compare."""
+    numbers, gallery = RESULTS / name, GALLERY / name.replace("/", "-")
+    for folder in (numbers, gallery):
+        shutil.rmtree(folder, ignore_errors=True)
+    found = sorted(path.parent for path in studies.glob("*/study.json"))
+    for study in found:
+        copy_numbers(study, numbers / study.name)
+    words = [str(numbers / study.name) for study in found]
+    subprocess.run([sys.executable, "-m", "unweave", "compare", *words, "--out", str(gallery)], check=True)
+    for file in [*gallery.glob("*.svg"), *gallery.glob("*.tex")]:
+        file.unlink()
+
+
+def copy_numbers(study: Path, target: Path) -> None:
+    """Copy a study's table and where it comes from, without the folders of one machine."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in NUMBERS:
+        shutil.copy(study / file, target)
+    file = target / "provenance.json"
+    file.write_text(re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text()))
+    if any((study / "failed").glob("*.json")):
+        shutil.copytree(study / "failed", target / "failed")
+
+
 def main() -> None:
-    """Publish one study, having run it first if asked to."""
+    """Publish one study, having run it first if asked to, or several side by side."""
     parser = argparse.ArgumentParser(description="Put a study where it is committed.")
-    parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote")
+    parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote, or with --compare one of such")
     parser.add_argument("name", help="of the folders in docs/gallery and results")
+    parser.add_argument("--compare", action="store_true", help="publish a folder of studies side by side")
     parser.add_argument("--run", nargs=argparse.REMAINDER, help="run `unweave study` with these words first")
     words = parser.parse_args()
     if words.run:
         subprocess.run([sys.executable, "-m", "unweave", "study", *words.run, "--out", str(words.study)], check=True)
-    publish(words.study, words.name)
+    (publish_comparison if words.compare else publish)(words.study, words.name)
 
 
 if __name__ == "__main__":
