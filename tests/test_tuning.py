@@ -249,6 +249,23 @@ def test_the_default_stays_unless_it_is_beaten_by_more_than_a_standard_error():
     assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed tells no error
 
 
+def test_of_equal_trials_the_one_that_cost_least_is_chosen():
+    def trial(number, score, gradients, error=""):
+        return Tried(
+            method="ga",
+            trial=number,
+            origin="searched",
+            settings={},
+            score=score,
+            sample_gradients=gradients,
+            error=error,
+        )
+
+    assert chosen([trial(2, 0.9, 500), trial(3, 0.9, 200), trial(4, 0.9, 200), trial(5, 0.8, 100)]).trial == 3
+    assert chosen([trial(2, 0.0, None, "diverged"), trial(3, 0.0, 500)]).trial == 3
+    assert chosen([trial(2, 0.0, None, "diverged"), trial(3, 0.0, None, "diverged")]).trial == 2
+
+
 def test_the_same_seed_finds_the_same_and_another_does_not(tuned, tmp_path):
     tune(SOURCE, tmp_path / "same", methods=["ssd", "ga"], trials=10, device="cpu")
     assert rows(tmp_path / "same") == rows(tuned)

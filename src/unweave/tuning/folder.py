@@ -109,12 +109,12 @@ class Folder:
 
 
 def chosen(tried: Sequence[Tried]) -> Tried:
-    """Return the trial with the highest score; of equals, the earliest.
+    """Return the trial with the highest score; of equals the one that costs least, and of these the earliest.
 
     Unless the default, or what the paper prints, is within a standard error of it: that much is chance, and settings
     that a person wrote down are not given up for it.
     """
-    highest = max(tried, key=lambda trial: (trial.score, -trial.trial))
+    highest = max(tried, key=lambda trial: (trial.score, not trial.error, -(trial.sample_gradients or 0), -trial.trial))
     written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER)]
     good_enough = [trial for trial in written if trial.score >= highest.score - highest.standard_error]
     return next(iter(good_enough), highest)
