@@ -19,10 +19,11 @@ FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
 
 
 def study(folder, name, methods, *, benchmark="tiny"):
-    """Write a study with two seeds; of each method (forget, adjacent, remote) on test data, for every seed."""
+    """Write a study with two seeds; of each method (and profile) forget, adjacent and remote accuracy of every seed."""
     store = Store.create(folder / name, benchmark, options={"forget": name})
     rows = [
-        {"method": method, "profile": "official", "variant": "", "seed": seed, "split": "test"}
+        {"method": method.split()[0], "profile": (method.split()[1:] or ["official"])[0], "variant": "", "seed": seed}
+        | {"split": "test"}
         | {
             "benchmark": benchmark,
             "subset": subset,
@@ -71,6 +72,16 @@ def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
         )
     )
     assert found.runs[group] == 4
+
+
+def test_of_a_method_with_several_profiles_the_first_is_the_baseline(tmp_path):
+    runs = [(0.1, 0.8, 0.9), (0.2, 0.8, 0.9)]
+    studies = two_studies(tmp_path, **{"two-stage tuned": runs})
+    found = compare(studies)
+    assert found.names[found.baseline] == "two-stage official"
+    assert found.names[compare(studies, baseline="two-stage tuned").baseline] == "two-stage tuned"
+    tuned = next(group for group in found.names if group.profile == "tuned")
+    assert found.difference[tuned]["test_forget"].mean == pytest.approx(0.15)
 
 
 def test_one_study_is_compared_over_its_seeds(tmp_path):

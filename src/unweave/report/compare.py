@@ -80,7 +80,7 @@ class Comparison:
 def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants: bool = False) -> Comparison:
     """Compare all methods over these studies; with their ``variants``, or only as they are.
 
-    ``baseline`` is named as the tables name it.
+    ``baseline`` is named as the tables name it; of a method with several profiles its name alone means the first.
     """
     if len({results.folder.resolve() for results in studies}) < len(studies):
         raise UsageError("A study was given twice. Name each folder once.")
@@ -96,7 +96,8 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
         )
     )
     names = {group: label(group, groups) for group in groups}
-    chosen = next((group for group, name in names.items() if name == baseline), None)
+    called = [group for group, name in names.items() if name == baseline]
+    chosen = next(iter(called + [group for group in groups if group.method == baseline]), None)
     if chosen is None:
         raise unknown("method", baseline, names.values())
     seeds = {group: {(at, seed) for at, one in enumerate(studies) for seed in one.seeds_of(group)} for group in groups}
