@@ -251,14 +251,32 @@ def test_auto_compiles_only_what_saves_more_than_it_takes(monkeypatch, tmp_path)
     often, rare, never = variant(8), variant(7), variant(6)
     forwards._calls[often], forwards._calls[rare] = 10, 1
     assert forwards._pays(often, samples=8, layers=16)  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
+    forwards._claims.pop(often).release()
     assert not forwards._pays(rare, samples=7, layers=16)
     assert not forwards._pays(never, samples=6, layers=16)
     forwards._left = 900
     assert not forwards._pays(often, samples=8, layers=16)
     mark = forwards._mark(often)
-    mark.parent.mkdir(parents=True)
+    mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()  # what another process compiled is ready in seconds
     assert forwards._pays(often, samples=8, layers=16)
+
+
+def test_what_another_process_is_compiling_is_waited_for(model, split, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    often = variant(8)
+    first, second = (Forwards("auto", CPU) for _ in range(2))  # with an open file each, as two processes have
+    for forwards in (first, second):
+        forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
+        forwards._calls[often] = 10
+    assert first._pays(often, samples=8, layers=16)
+    assert first._pays(often, samples=8, layers=16)
+    assert not second._pays(often, samples=8, layers=16)
+    first._run_compiled(lambda model, data: model(data[0]), model, split.samples.read(torch.arange(8)), often)
+    second._left = 100  # ready code pays much sooner
+    assert second._pays(often, samples=8, layers=16)
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 def test_a_batch_is_filled_up_to_a_compiled_one_that_is_little_larger():

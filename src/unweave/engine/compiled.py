@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from unweave.data import Data
 from unweave.engine.folding import compile_folded
-from unweave.errors import RunWarning
+from unweave.errors import RunWarning, UsageError
+from unweave.files import Lock
 from unweave.trees import map_tensors, tensors_of
 
 Compile = Literal["auto", "on", "off"]
@@ -73,6 +74,7 @@ class Forwards:
         self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # models come and go
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
+        self._claims: dict[Variant, Lock] = {}  # what this process is about to compile, for others to wait for
         self._failed = False
         self._steps = self._left = 0
         self._work = 0  # samples of the timed step, those with gradient counted as often as they take longer
@@ -131,8 +133,26 @@ class Forwards:
         expected = self._calls[variant] / self._steps * self._left
         saved = expected * samples * (BACKWARD if variant.grad else 1) * self._seconds * SAVED
         mark = self._mark(variant)
-        known = "compiled by another process" if mark is not None and mark.exists() else "never compiled"
-        return saved > layers * WARM_UP_SECONDS[known]
+        if mark is not None and mark.exists():
+            return saved > layers * WARM_UP_SECONDS["compiled by another process"]
+        return saved > layers * WARM_UP_SECONDS["never compiled"] and self._claim(variant, mark)
+
+    def _claim(self, variant: Variant, mark: Path | None) -> bool:
+        """Tell whether nobody else is compiling this now. Else the model runs as it is until they are done.
+
+        Workers of a study begin at the same time and have the same model; all at once they would compile at length what
+        the first of them can leave for the others.
+        """
+        if mark is None or variant in self._claims:
+            return True
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            self._claims[variant] = Lock(mark.with_suffix(".lock"))
+        except UsageError:
+            return False
+        except OSError:  # a help, no more
+            return True
+        return True
 
     def _mark(self, variant: Variant) -> Path | None:
         """Return a file beside torch's cache of compiled code that says: this was compiled on this machine."""
@@ -155,6 +175,7 @@ class Forwards:
         try:
             with _many_shapes():
                 found = function(compiled, data)
+            self._note(variant)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a compiler can run into; a fault of the model itself shows again below
@@ -162,14 +183,19 @@ class Forwards:
             found = function(model, data)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             warnings.warn(f"The model could not be compiled and runs as it is: {reason}", RunWarning, stacklevel=2)
-            return found
+        finally:
+            if (claim := self._claims.pop(variant, None)) is not None:
+                claim.release()
+        return found
+
+    def _note(self, variant: Variant) -> None:
+        """Remember that there is code for this now, here and for other processes."""
         self._known.add(variant)
         _WARM.add(variant)
         if (mark := self._mark(variant)) is not None:
             with suppress(OSError):  # a help to later runs, no more
                 mark.parent.mkdir(parents=True, exist_ok=True)
                 mark.touch()
-        return found
 
     def _kind(self, model: nn.Module) -> tuple[str, int]:
         """Return what distinguishes the model's code from another's, and how many layers it has."""
