@@ -186,8 +186,6 @@ def targets(place: Place) -> Trials:
 
 def cifar(place: Place) -> Trials:
     """Settings at the goal erase on CIFAR-100 at 64 px, forgetting classes of four superclasses; for a GPU."""
-    if place.originals is None:
-        raise UsageError("This table needs --originals, the folder of a study of cifar100-resnet18 with size=64.")
     short = {"stride": 0.001, "reach": 0.0025}
     tried: dict[str, dict[str, Any]] = {
         "original": {"method": "original"},
@@ -205,15 +203,43 @@ def cifar(place: Place) -> Trials:
         "unweave, target 15": {"target": 15.0},
         "unweave, target 20": {"target": 20.0},
     }
-    weights = place.originals / "models" / "original.seed-0.safetensors"
-    experiments: dict[str, Experiment] = {}
-    for kind in CIFAR:
-        benchmark = find_benchmark("cifar100-resnet18", data=place.data, options={"size": 64, "forget": kind})
-        original = load_weights(benchmark.initial(0), weights).eval()
-        experiments[kind] = Experiment(benchmark, benchmark.load(), 0, original, place.device)
+    experiments = dict(_cifar_experiments(place))
     for (variant, values), (kind, e) in itertools.product(tried.items(), experiments.items()):
         run = partial(e.run, **values)
         yield {"variant": variant, "forget": kind, "seed": 0}, lambda e=e, run=run: e.scores(run())
+
+
+def cifar_retrain(place: Place) -> Trials:
+    """Settings at the goal retrain on the same; their measure is trained on the way."""
+    aimed: dict[str, dict[str, Any]] = {
+        "unweave, goal retrain": {},
+        "the same, reach 0.0025": {"reach": 0.0025},
+        "the same, reach 0.00125": {"reach": 0.00125},
+        "the same, epochs 12": {"epochs": 12},
+        "the same, epochs 12, reach 0.0025": {"epochs": 12, "reach": 0.0025},
+        "the same, budget 0.02": {"budget": 0.02},
+        "the same, by rank": {"pairing": "rank"},
+    }
+    for kind, e in _cifar_experiments(place):
+        begin = {"seed": e.seed, "device": place.device}
+        retrained = cache(lambda e=e: [e.retrain(e.seed).model])
+        brief = cache(lambda e=e, begin=begin: e.benchmark.train_briefly(e.original, e.task.train, **begin))
+        tried: dict[str, Callable[[], Any]] = {"original": partial(e.run, "original"), "unweave, erase": e.run}
+        for variant, values in aimed.items():
+            tried[variant] = partial(e.run, goal="retrain", reference=brief, **values)
+        for variant, run in tried.items():
+            cell = {"variant": variant, "forget": kind, "seed": e.seed}
+            yield cell, lambda e=e, run=run, retrained=retrained: e.scores(run(), retrained=retrained())
+
+
+def _cifar_experiments(place: Place) -> Iterator[tuple[str, Experiment]]:
+    if place.originals is None:
+        raise UsageError("This table needs --originals, the folder of a study of cifar100-resnet18 with size=64.")
+    weights = place.originals / "models" / "original.seed-0.safetensors"
+    for kind in CIFAR:
+        benchmark = find_benchmark("cifar100-resnet18", data=place.data, options={"size": 64, "forget": kind})
+        original = load_weights(benchmark.initial(0), weights).eval()
+        yield kind, Experiment(benchmark, benchmark.load(), 0, original, place.device)
 
 
 def references(place: Place) -> Trials:
