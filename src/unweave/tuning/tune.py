@@ -236,9 +236,9 @@ class Work:
         return observe(model, task.test, device=self.device).parts["train"]
 
     def _base(self, seed: int) -> Base:
-        task = carve(self.whole(), seed=seed)
-        beside = self._answers(self._trained(GOALS[self.tuning.goal].beside, task, seed), task)
-        return Base(seed, task, self._trained("original", task, seed), beside)
+        task, beside = carve(self.whole(), seed=seed), GOALS[self.tuning.goal].beside
+        models = {kind: self._trained(kind, task, seed) for kind in dict.fromkeys((beside, "original"))}
+        return Base(seed, task, models["original"], self._answers(models[beside], task))
 
     def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
         tuning = self.tuning
