@@ -207,6 +207,19 @@ def test_a_model_that_never_saw_the_forget_data_is_the_measure_of_the_goal_retra
     assert (best["goal"], best["benchmark"], best["held_out"]) == ("retrain", "tiny", 0.2)
 
 
+def test_trials_share_the_reference_and_each_pays_for_it(tmp_path, monkeypatch):
+    made, train = [], Benchmark.train_briefly
+
+    def train_briefly(*arguments, **more):
+        made.append(train(*arguments, **more))
+        return made[-1]
+
+    monkeypatch.setattr(Benchmark, "train_briefly", train_briefly)
+    tune(SOURCE, tmp_path / "t", methods=["unweave"], trials=2, goal="retrain", device="cpu")
+    (only,) = made
+    assert all(int(row["sample_gradients"]) > only.cost.sample_gradients > 0 for row in rows(tmp_path / "t"))
+
+
 # How it is searched
 
 

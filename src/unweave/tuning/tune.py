@@ -127,12 +127,16 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Base:
-    """What trials start from: a seed's held-out data, its original, and the answers that the goal compares with."""
+    """What trials start from: a seed's held-out data, its original, and the answers that the goal compares with.
+
+    Methods that aim at a reference share one; what training it costs is counted for every trial.
+    """
 
     seed: int
     task: Task
     original: nn.Module
     beside: Answers
+    reference: Callable[[], Result]
 
 
 class Work:
@@ -223,9 +227,7 @@ class Work:
             find_method(tried.method),
             seed=base.seed,
             initial=lambda: self.tuning.benchmark.initial(base.seed),
-            reference=lambda: self.tuning.benchmark.train_briefly(
-                base.original, base.task.train, seed=base.seed, device=self.device
-            ),
+            reference=base.reference,
             device=self.device,
             progress=self.progress.bar,
             limits=None,  # a collapse has the score that it deserves
@@ -238,7 +240,9 @@ class Work:
     def _base(self, seed: int) -> Base:
         task, beside = carve(self.whole(), seed=seed), GOALS[self.tuning.goal].beside
         models = {kind: self._trained(kind, task, seed) for kind in dict.fromkeys((beside, "original"))}
-        return Base(seed, task, models["original"], self._answers(models[beside], task))
+        original, train = models["original"], self.tuning.benchmark.train_briefly
+        reference = cache(lambda: train(original, task.train, seed=seed, device=self.device))
+        return Base(seed, task, original, self._answers(models[beside], task), reference)
 
     def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
         tuning = self.tuning
