@@ -57,13 +57,16 @@ def publish(study: Path, name: str) -> None:
 
 
 def publish_comparison(studies: Path, name: str) -> None:
-    """Copy, compare."""
-    numbers, gallery = RESULTS / name, GALLERY / name.replace("/", "-")
-    for folder in (numbers, gallery):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Copy, unless they are there already, and compare."""
     found = sorted(path.parent for path in studies.glob("*/study.json"))
-    for study in found:
-        copy_numbers(study, numbers / study.name)
+    if not found:
+        raise SystemExit(f"{studies} holds no studies.")
+    numbers, gallery = RESULTS / name, GALLERY / name.replace("/", "-")
+    if studies.resolve() != numbers.resolve():
+        shutil.rmtree(numbers, ignore_errors=True)
+        for study in found:
+            copy_numbers(study, numbers / study.name)
+    shutil.rmtree(gallery, ignore_errors=True)
     words = [str(numbers / study.name) for study in found]
     subprocess.run([sys.executable, "-m", "unweave", "compare", *words, "--out", str(gallery)], check=True)
     for file in [*gallery.glob("*.svg"), *gallery.glob("*.tex")]:

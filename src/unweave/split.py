@@ -26,6 +26,7 @@ from unweave.forms import COUNT, LIST, TEXT, require_form
 from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
 
 SUBSETS = ("forget", "adjacent", "remote")
+RETAINED = ("adjacent", "remote")
 EVERY = (*SUBSETS, "forgotten")
 Subset: TypeAlias = Literal["forget", "adjacent", "remote"]
 Indices: TypeAlias = "Sequence[int] | range | Tensor | np.ndarray[Any, Any]"
@@ -203,7 +204,7 @@ class Split:
             np.concatenate([self.forgotten, *(other[name] for other in earlier for name in ("forget", "forgotten"))])
         )
         gone = np.setdiff1d(gone, self.forget)
-        kept = (np.setdiff1d(self[name], gone) for name in ("adjacent", "remote"))
+        kept = (np.setdiff1d(self[name], gone) for name in RETAINED)
         return Split(self.samples, self.forget, *kept, forgotten=gone, allow_empty=self.allow_empty)
 
     # What it knows

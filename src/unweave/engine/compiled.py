@@ -146,12 +146,11 @@ class Forwards:
         if mark is None or variant in self._claims:
             return True
         try:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            self._claims[variant] = Lock(mark.with_suffix(".lock"))
+            with suppress(OSError):  # a help, no more
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                self._claims[variant] = Lock(mark.with_suffix(".lock"))
         except UsageError:
             return False
-        except OSError:  # a help, no more
-            return True
         return True
 
     def _mark(self, variant: Variant) -> Path | None:

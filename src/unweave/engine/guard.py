@@ -31,8 +31,8 @@ from unweave.losses import logits
 from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
 from unweave.sharding import collected
+from unweave.split import RETAINED
 
-KEPT = ("adjacent", "remote")
 BATCH = 64
 FEWEST = 10  # of samples that say something about a kept subset
 
@@ -89,7 +89,7 @@ class Guard:
         self.bench, self.limits = bench, limits
         self.rows = {
             subset: _some(torch.from_numpy(bench.split[subset]), limits.samples)
-            for subset in (*(["forget"] if forget else []), *KEPT)
+            for subset in (*(["forget"] if forget else []), *RETAINED)
             if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
         self._size = BATCH
@@ -133,7 +133,7 @@ class Guard:
         found = self._look(tuple(subset for subset in subsets if subset in self.rows))
         self._work_at_last_check = self._work()
         self.checks.append({"phase": phase.name, "step": step, **found})
-        for subset in KEPT:
+        for subset in RETAINED:
             if subset in found:
                 self._require(subset, found[subset], place, phase)
         state = collected(self.bench.model.state_dict())

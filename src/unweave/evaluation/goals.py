@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from unweave.evaluation.metric import Metric
+from unweave.split import RETAINED
 
 COLLAPSE = 0.10  # of accuracy lost on retained data, from which a model counts as broken
-RETAINED = ("adjacent", "remote")
 BEHAVIOUR = ("mia_svc_confidence", "mia_population_auc")
 
 

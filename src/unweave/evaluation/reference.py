@@ -26,10 +26,9 @@ from unweave.evaluation.membership import SupportVectorAttack, obstacle
 from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric, mean
 from unweave.evaluation.predictions import Observed, Predictions, array
 from unweave.losses import squared_wasserstein
-from unweave.split import SUBSETS
+from unweave.split import RETAINED, SUBSETS
 
 BINS, CLIP, FLOOR = 20, 100.0, 1e-5  # of KLOM, as in its authors' benchmark
-RETAINED = ("adjacent", "remote")
 TOW_FACTORS = {
     "tow": (("train", ("forget",)), ("train", RETAINED), ("test", SUBSETS)),
     "tow_split": (

@@ -8,10 +8,9 @@ from typing import Any
 
 from unweave.record import signing
 from unweave.record.verify import check_content
-from unweave.split import EVERY
+from unweave.split import EVERY, RETAINED
 
 WIDTH = 88
-KEPT = ("adjacent", "remote")
 
 
 def printable(text: str) -> str:
@@ -119,7 +118,7 @@ def changes(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, list[tuple[float | None, float]]]]]:
     """Return the places that have a change of accuracy and, for every request, each one's change and the sum so far."""
-    places = [(part, subset) for part in ("train", "test") for subset in (*KEPT, "forgotten")]
+    places = [(part, subset) for part in ("train", "test") for subset in (*RETAINED, "forgotten")]
     places = [place for place in places if any(_drop(row, place) is not None for row in rows)]
     so_far, found = dict.fromkeys(places, 0.0), []
     for row in rows:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
@@ -67,14 +68,7 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
             )
         # An interval of one unsteady method would squeeze all others together: it may leave the picture.
         axis.set_xlim(*_limits([x for (x, _), _ in points.values()]))
-        heights = [y for _, (y, _) in points.values()]
-        low, high = min(heights) - max(1.0, 0.3 * abs(min(heights))), max(heights) + max(1.0, 0.3 * abs(max(heights)))
-        # Points of accuracy: where all good methods are, one matters; where others fail, ten hardly do.
-        axis.set_yscale("symlog", linthresh=5, linscale=1.5)
-        axis.set_ylim(low, high)
-        axis.set_yticks([tick for tick in (-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50) if low <= tick <= high])
-        axis.minorticks_off()
-        axis.yaxis.set_major_formatter(ScalarFormatter())
+        _scale_heights(axis, [y for _, (y, _) in points.values()])
         if goal == RETRAIN:
             axis.plot([0], [0], "+", color=GREY, markersize=14)
         axis.set_title(TITLES[goal])
@@ -84,6 +78,16 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     return figure
+
+
+def _scale_heights(axis: Axes, values: Sequence[float]) -> None:
+    """Spread points of accuracy: where all good methods are, one matters; where others fail, ten hardly do."""
+    low, high = min(values) - max(1.0, 0.3 * abs(min(values))), max(values) + max(1.0, 0.3 * abs(max(values)))
+    axis.set_yscale("symlog", linthresh=5, linscale=1.5)
+    axis.set_ylim(low, high)
+    axis.set_yticks([tick for tick in (-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50) if low <= tick <= high])
+    axis.minorticks_off()
+    axis.yaxis.set_major_formatter(ScalarFormatter())
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:

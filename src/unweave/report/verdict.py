@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from unweave.report.measures import SECONDS, SPLITS, SUBSETS, Place
 from unweave.report.results import Group, Results
+from unweave.split import RETAINED
 
 KEPT = 0.02
 COLLAPSE = 0.10  # as in the evaluation's goals
@@ -116,7 +117,7 @@ def _groups_of_loss(results: Results, methods: list[Group], original: Group) -> 
         return [results.label(group) for group in methods if test(group)]
 
     def everything(group: Group) -> float:
-        return lost(results, group, original, ("adjacent", "remote"))
+        return lost(results, group, original, RETAINED)
 
     def neighbours(group: Group) -> float:
         return lost(results, group, original, ("adjacent",))

@@ -47,7 +47,7 @@ class Folder:
             "benchmark": benchmark.name,
             "options": dict(benchmark.options),
             "goal": goal,
-            "objective": GOALS[goal].objective,
+            "objective": GOALS[goal].words,
             "seed": seed,
             "seeds": seeds,
             "held_out": HELD_OUT,

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 
 from unweave.errors import unknown
 from unweave.evaluation.predictions import Predictions, array
-from unweave.evaluation.reference import RETAINED, tug_of_war
-from unweave.split import SUBSETS
+from unweave.evaluation.reference import tug_of_war
+from unweave.split import RETAINED, SUBSETS
 
 WORST = 0.0
 Answers = Mapping[str, Predictions]  # a model's, by subset
 
 
 @dataclass(frozen=True)
-class Goal:
+class Objective:
     """How a trial is judged, and beside which trained model."""
 
-    objective: str
+    words: str
     beside: str  # "original" or "retrained"
     score: Callable[[Answers, Answers], float]
 
@@ -61,8 +61,10 @@ def as_retrained(found: Answers, retrained: Answers) -> float:
 
 
 GOALS = {
-    "erase": Goal("harmonic mean of 1 − forget and the shares kept of adjacent and remote accuracy", "original", erase),
-    "retrain": Goal("product of 1 − |accuracy − retrained accuracy| over the subsets", "retrained", as_retrained),
+    "erase": Objective(
+        "harmonic mean of 1 − forget and the shares kept of adjacent and remote accuracy", "original", erase
+    ),
+    "retrain": Objective("product of 1 − |accuracy − retrained accuracy| over the subsets", "retrained", as_retrained),
 }
 
 

@@ -17,11 +17,10 @@ from unweave.benchmarks import Benchmark, Task
 from unweave.devices import pick_device
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation.predictions import observe
-from unweave.evaluation.reference import RETAINED
 from unweave.methods import find_method
 from unweave.provenance import provenance
 from unweave.run import Result, unlearn
-from unweave.split import SUBSETS
+from unweave.split import RETAINED, SUBSETS
 from unweave.study.originals import NotYet, Originals
 from unweave.study.processes import dead, started, still_running
 from unweave.study.study import PATIENCE
@@ -208,9 +207,9 @@ class Work:
         except RunError as error:
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
-        goal = GOALS[self.tuning.goal]
+        objective = GOALS[self.tuning.goal]
         every = [accuracies(answers) for answers in found]
-        scores = [goal.score(answers, base.beside) for answers, base in zip(found, bases, strict=True)]
+        scores = [objective.score(answers, base.beside) for answers, base in zip(found, bases, strict=True)]
         return dataclasses.replace(
             tried,
             score=statistics.fmean(scores),
