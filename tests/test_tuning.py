@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -181,6 +184,39 @@ def test_trials_are_not_judged_by_two_objectives(tmp_path):
     file.write_text(json.dumps({**about, "objective": "another"}))
     with pytest.raises(UsageError, match="a tuning with objective another, not harmonic mean of"):
         tune(SOURCE, tmp_path / "t", methods=["ga"], trials=2, device="cpu")
+
+
+def test_trials_are_judged_again_by_another_objective(tuned, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
+    old = tmp_path / "old"
+    shutil.copytree(tuned, old)
+    about = json.loads((old / "tuning.json").read_text())
+    (old / "tuning.json").write_text(json.dumps({name: value for name, value in about.items() if name != "objective"}))
+    storage = open_storage(old / "optuna.db")
+    for name in QUICK:  # as if another objective had judged: the later, the better
+        for trial in storage.get_all_trials(storage.get_study_id_from_name(name)):
+            tried = {**trial.user_attrs["tried"], "score": trial.number / 100, "scores": [trial.number / 100]}
+            with sqlite3.connect(old / "optuna.db") as database:
+                database.execute(
+                    "UPDATE trial_user_attributes SET value_json = ? WHERE trial_id = ? AND key = 'tried'",
+                    (json.dumps(tried), trial._trial_id),
+                )
+    judge_again = importlib.import_module("judge_again").judge_again
+    judge_again(old, tmp_path / "new", tiny(), device="cpu")
+    assert rows(tmp_path / "new") == rows(tuned)
+    best, expected = (json.loads((folder / "best.json").read_text()) for folder in (tmp_path / "new", tuned))
+    assert [run["command"].split()[0] for run in best.pop("provenance")["runs"]] == ["unweave", "python"]
+    del expected["provenance"]
+    assert best == expected
+    more = [
+        tune(SOURCE, folder, methods=QUICK, trials=11, device="cpu") for folder in (tmp_path / "new", tmp_path / "b")
+    ]
+    assert more[0].best["trials"] == 11
+    assert rows(tmp_path / "new") == rows(tmp_path / "b")
+    (old / "tuning.json").write_text(json.dumps({**about, "seeds": 2}))
+    with pytest.raises(UsageError, match="with 2 seeds"):
+        judge_again(old, tmp_path / "other", tiny(), device="cpu")
+    assert not (tmp_path / "other").exists()
 
 
 def test_several_seeds_judge_by_their_mean(tmp_path):

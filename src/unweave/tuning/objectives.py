@@ -52,7 +52,7 @@ def erase_score(found: Mapping[str, float], original: Mapping[str, float]) -> fl
     """
     # An original that knows nothing of a subset leaves nothing to keep.
     kept = [min(found[name] / original[name], 1.0) if original[name] else 1.0 for name in RETAINED]
-    return statistics.harmonic_mean([1 - found["forget"], *kept])
+    return float(statistics.harmonic_mean([1 - found["forget"], *kept]))
 
 
 def as_retrained(found: Answers, retrained: Answers) -> float:

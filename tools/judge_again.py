@@ -1,0 +1,98 @@
+"""Judge a tuning's trials by today's objective: `python tools/judge_again.py TUNING --out FOLDER`.
+
+What tuning maximises at the goal erase was changed once; a folder that was judged by the older objective is not gone on
+with. Its trials need not be run again for that: their held-out accuracies are kept. FOLDER becomes a tuning like any
+other, with the same trials and today's scores, and with the commands of both in its provenance. The original whose
+accuracies count is trained again unless TUNING still has it: ``--data`` and ``--device`` are those of `unweave tune`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from unweave.benchmarks import Benchmark, find_benchmark
+from unweave.devices import pick_device
+from unweave.errors import UsageError
+from unweave.provenance import provenance
+from unweave.tuning import Tuning
+from unweave.tuning.objectives import accuracies, erase_score
+from unweave.tuning.searches import Tried, open_storage, require_optuna
+from unweave.tuning.tune import Work
+
+
+def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | None = None) -> Tuning:
+    """Make a tuning of the trials of another, judged anew."""
+    about = json.loads((source / "tuning.json").read_text())
+    if (about["goal"], about["seeds"]) != ("erase", 1):
+        raise UsageError(
+            f"{source} is a tuning at the goal {about['goal']} with {about['seeds']} seeds. Only at the goal erase "
+            "and with one seed, whose accuracies are kept, trials can be judged again."
+        )
+    optuna = require_optuna()
+    storage = open_storage(source / "optuna.db")
+    names = sorted(optuna.get_all_study_names(storage))
+    trials = {
+        name: optuna.load_study(study_name=name, storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
+        for name in names
+    }
+    count = max(len(some) for some in trials.values())
+    tuning = Tuning(benchmark, out, names, trials=count, goal="erase", seed=about["seed"])
+    for name, search in tuning.searches.items():
+        space = optuna.load_study(study_name=name, storage=storage).user_attrs["space"]
+        if space != search.study.user_attrs["space"]:
+            raise UsageError(f"The settings of {name} or their search space have changed since {source} was made.")
+    for path in (source / "models").glob("original.*.safetensors"):
+        shutil.copy2(path, tuning.folder.models)
+        shutil.copy2(source / "times.jsonl", out)
+    now = provenance(pick_device(device)) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
+    for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
+        tuning.folder.add_provenance(run)
+    base = Work(tuning, device=device, time_limit=None, since=time.time(), write=None).bases()[0]
+    original = accuracies(base.beside)
+    for name, search in tuning.searches.items():
+        for trial in trials[name][len(search.tried()) :]:
+            told = judged(Tried(**trial.user_attrs["tried"]), original)
+            search.study.add_trial(
+                optuna.create_trial(
+                    params=trial.params,
+                    distributions=trial.distributions,
+                    value=told.score,
+                    user_attrs={"tried": dataclasses.asdict(told)},
+                )
+            )
+    tuning.write()
+    return tuning
+
+
+def judged(tried: Tried, original: dict[str, float]) -> Tried:
+    """Return the trial with today's score. One that failed keeps the worst."""
+    if tried.error:
+        return tried
+    score = erase_score(tried.accuracy, original)
+    return dataclasses.replace(tried, score=score, scores=[score])
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tuning", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data")
+    parser.add_argument("--device")
+    asked = parser.parse_args()
+    about: dict[str, Any] = json.loads((asked.tuning / "tuning.json").read_text())
+    benchmark = find_benchmark(about["benchmark"], data=asked.data, options=about["options"])
+    best = judge_again(asked.tuning, asked.out, benchmark, device=asked.device).best or {"methods": {}}
+    for name, found in best["methods"].items():
+        print(f"{name:12} trial {found['trial']} ({found['origin']}): {found['score']:.4f}")
+
+
+if __name__ == "__main__":
+    main()
