@@ -51,9 +51,6 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     for path in (source / "models").glob("original.*.safetensors"):
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
-    now = provenance(pick_device(device)) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
-    for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
-        tuning.folder.add_provenance(run)
     base = Work(tuning, device=device, time_limit=None, since=time.time(), write=None).bases()[0]
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():
@@ -67,6 +64,9 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
                     user_attrs={"tried": dataclasses.asdict(told)},
                 )
             )
+    now = provenance(pick_device(device)) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
+    for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
+        tuning.folder.add_provenance(run)
     tuning.write()
     return tuning
 
