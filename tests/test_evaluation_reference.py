@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -146,6 +147,14 @@ def test_distances_of_predictions_by_hand():
     middle = [0.75, 0.25]
     half = [sum(p * math.log2(p / m) for p, m in zip(q, middle, strict=True)) for q in ([0.9, 0.1], [0.6, 0.4])]
     assert jensen_shannon(first, second) == pytest.approx([math.sqrt(sum(half) / 2)], rel=1e-5)
+
+
+def test_models_that_agree_are_at_distance_0_without_a_warning():
+    logits = torch.randn(1000, 20, generator=torch.Generator().manual_seed(0))
+    same, shifted = (Predictions(logits + shift, torch.zeros(1000, dtype=torch.long)) for shift in (0.0, 1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert jensen_shannon(same, shifted) == pytest.approx(np.zeros(1000), abs=1e-3)
 
 
 def test_no_reference_no_test_other_architecture():

@@ -13,8 +13,10 @@ import time
 import pandas as pd
 import psutil
 import pytest
+import torch
 
 from tests.test_study import table
+from unweave.study.processes import started, still_running
 
 # One thread a process: two processes share two cores here, and every run must give the same bits.
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -135,6 +137,23 @@ def test_workers_may_be_killed_and_stopped_in_any_way(finished, trained):
     code, _, errors = run(trained, "--workers", "2")
     assert code == 0, errors
     pd.testing.assert_frame_equal(table(trained / "s"), table(finished))
+
+
+def say_threads(folder, *, device):
+    (folder / f"{os.getpid()}").write_text(str(torch.get_num_threads()))
+
+
+@pytest.mark.parametrize(("threads", "share"), [(6, "3"), (1, "1")])
+def test_workers_share_the_threads_that_the_command_was_given(tmp_path, threads, share):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with started(say_threads, tmp_path, workers=2, device="cpu") as processes:
+            while still_running(processes):
+                pass
+    finally:
+        torch.set_num_threads(before)
+    assert [path.read_text() for path in tmp_path.iterdir()] == [share, share]
 
 
 def test_a_failed_cell_ends_with_code_1(trained):

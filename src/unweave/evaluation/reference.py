@@ -99,8 +99,9 @@ def jensen_shannon(first: Predictions, second: Predictions) -> Scores1D:
     """Return the Jensen–Shannon distance of the predicted probabilities of every sample, in [0, 1]."""
     from scipy.spatial.distance import jensenshannon
 
-    found = jensenshannon(first.probabilities.numpy(), second.probabilities.numpy(), base=2, axis=1)
-    distances: Scores1D = np.nan_to_num(found)  # equal predictions can round to the root of −0
+    with np.errstate(invalid="ignore"):  # equal predictions can round to the root of −0
+        found = jensenshannon(first.probabilities.numpy(), second.probabilities.numpy(), base=2, axis=1)
+    distances: Scores1D = np.nan_to_num(found)
     return distances
 
 

@@ -24,9 +24,10 @@ LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
 def started(
     work: Callable[..., None], *arguments: Any, workers: int, device: str | None, **more: Any
 ) -> Iterator[list[SpawnProcess]]:
-    """Start workers that each call ``work``, with a device and a number of threads of their own.
+    """Start workers that each call ``work``, with a device of their own and a share of this process's threads.
 
-    Whatever leaves the block by an error ends them.
+    ``OMP_NUM_THREADS`` says how many there are to share, where several commands run side by side. Whatever leaves the
+    block by an error ends the workers.
     """
     if workers < 1:
         raise UsageError(f"There must be at least one worker, not {workers}.")
@@ -38,7 +39,7 @@ def started(
             kwargs={
                 **more,
                 "device": _device(device, number),
-                "threads": max(1, (os.cpu_count() or 1) // workers),
+                "threads": max(1, torch.get_num_threads() // workers),
             },
             name=f"worker {number}",
         )
