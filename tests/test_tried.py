@@ -26,6 +26,7 @@ def tried(monkeypatch):
         *(("digits", table) for table in ("erase", "targets", "dial", "references")),
         ("fashion-mnist", "fashion"),
         ("cifar100-resnet18", "cifar"),
+        ("cifar100-resnet18", "cifar-retrain"),
     ],
 )
 def test_the_page_shows_what_was_measured(tried, benchmark, table):
