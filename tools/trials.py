@@ -73,15 +73,15 @@ class Experiment:
         self,
         method: str | Method = "unweave",
         *,
-        split: Split | None = None,
+        split: Callable[[Split], Split] = lambda split: split,
         model: nn.Module | None = None,
         **values: Any,
     ) -> Result:
-        """Unlearn by the benchmark's settings and these."""
+        """Unlearn by the benchmark's settings and these, from the split that a function makes of the benchmark's."""
         name = method if isinstance(method, str) else "unweave"
         own = next(iter(self.benchmark.settings.get(name, {"": {}}).values()))
         arguments = {"seed": self.seed, **self.common, **own, **values}
-        return unlearn(model or self.original, split or self.task.train, method, **arguments)
+        return unlearn(model or self.original, split(self.task.train), method, **arguments)
 
     def losses(self, model: nn.Module, split: Split, *subsets: str) -> Tensor:
         """Return a model's losses."""
@@ -107,11 +107,21 @@ def plain_losses(model: nn.Module, data: Data) -> Tensor:
 
 def shifted(split: Split) -> Split:
     """Return the split with the forget images shifted by a pixel to each side too: forget what was never seen."""
+    moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
+    return with_views(split, [lambda images, move=move: images.roll(move, dims=(-2, -1)) for move in moves])
+
+
+def mirrored(split: Split) -> Split:
+    """Return the split with the forget images mirrored too."""
+    return with_views(split, [lambda images: images.flip(-1)])
+
+
+def with_views(split: Split, views: Sequence[Callable[[Tensor], Tensor]]) -> Split:
+    """Return the split with more of the forget images: what each of the functions makes of them."""
     images, labels = split.samples.dataset.data
     gone = torch.from_numpy(split.forget)
-    moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
-    more = [images[gone].roll(move, dims=(-2, -1)) for move in moves]
-    data = torch.cat([images, *more]), torch.cat([labels, *[labels[gone]] * len(moves)])
+    more = [view(images[gone]) for view in views]
+    data = torch.cat([images, *more]), torch.cat([labels, *[labels[gone]] * len(more)])
     extra = np.arange(len(images), len(data[0]))
     return Split(data, np.concatenate([split.forget, extra]), split.adjacent, split.remote)
 
@@ -139,7 +149,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
         "unweave": e.run,
         "unweave, losses instead of log-odds": lambda: e.run(loss=plain_losses),
         "unweave, two directions": lambda: e.run(both),
-        "unweave, shifted forget images too": lambda: e.run(split=shifted(e.task.train)),
+        "unweave, shifted forget images too": lambda: e.run(split=shifted),
     }
     axes = {
         "restore": (0.1, 0.25, 1.0),
@@ -202,6 +212,10 @@ def cifar(place: Place) -> Trials:
         "unweave, patience 1e+09": {"patience": 1e9},
         "unweave, target 15": {"target": 15.0},
         "unweave, target 20": {"target": 20.0},
+        "unweave, learning_rate 0.0015": {"learning_rate": 1.5e-3},
+        "unweave, mirrored forget images too": {"split": mirrored},
+        "mirrored too, learning_rate 0.0015": {"split": mirrored, "learning_rate": 1.5e-3},
+        "mirrored too, learning_rate 0.001": {"split": mirrored, "learning_rate": 1e-3},
     }
     experiments = dict(_cifar_experiments(place))
     for (variant, values), (kind, e) in itertools.product(tried.items(), experiments.items()):
