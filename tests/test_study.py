@@ -8,6 +8,8 @@ import time
 
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.tiny import tiny
@@ -37,6 +39,28 @@ def test_a_plan_gives_settings_to_the_methods_that_have_them():
         "ft.paper.epochs=3.seed-1",
     ]
     assert {cell.method for cell in plan(["all"], seeds=1)} == set(METHODS)
+
+
+def test_precision_and_compiling_hold_for_all_that_a_study_trains_and_looks_at(tmp_path):
+    cells = plan(["retrain", "ga"], seeds=1)
+    stores = {
+        precision: run_study(tiny(), cells, tmp_path / precision, device="cpu", precision=precision, compile="off")
+        for precision in ("float32", "bfloat16")
+    }
+    for precision, store in stores.items():
+        config = json.loads((store.cells / "ga.seed-0" / "config.json").read_text())
+        assert (config["precision"], config["compile"]) == (precision, "off")
+        for file in ("scores.json", "against-retrain.json"):
+            assert json.loads((store.cells / "ga.seed-0" / file).read_text())["precision"] == precision
+    first, second = (load_file(store.models / "original.seed-0.safetensors") for store in stores.values())
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("wrong", [{"precision": "float16"}, {"compile": "always"}])
+def test_a_precision_that_there_is_not_is_refused_before_a_folder_is_made(tmp_path, wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong.values()))):
+        run_study(tiny(), plan(["ga"], seeds=1), tmp_path / "s", device="cpu", **wrong)
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.tiny import SOURCE, tiny
@@ -257,6 +258,19 @@ def test_trials_share_the_reference_and_each_pays_for_it(tmp_path, monkeypatch):
 
 
 # How it is searched
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_precision_is_that_of_trials_and_of_what_they_start_from(tmp_path, workers):
+    asked = {"methods": ["ga"], "trials": 1, "device": "cpu", "compile": "off", "workers": workers}
+    originals = []
+    for precision in ("float32", "bfloat16"):
+        tune(SOURCE, tmp_path / precision, precision=precision, **asked)
+        originals.append(load_file(tmp_path / precision / "models" / "original.seed-100.safetensors"))
+    assert any(not torch.equal(originals[0][name], originals[1][name]) for name in originals[0])
+    with pytest.raises(UsageError, match="float16"):
+        tune(SOURCE, tmp_path / "other", **{**asked, "precision": "float16"})
+    assert not (tmp_path / "other").exists()
 
 
 def test_each_method_has_exactly_as_many_trials_and_none_loses_to_its_default_or_the_paper(tuned):

@@ -8,17 +8,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from rich.progress import Progress
 from torch import nn
 
 from unweave import processes, sharding
-from unweave.devices import pick_device
 from unweave.engine import (
     Checkpoints,
     CollapseError,
+    Computing,
     Cost,
     Guard,
     History,
@@ -31,7 +31,7 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.errors import RunError, Stopped, UsageError, unknown
+from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.certificate import target_of
@@ -327,17 +327,13 @@ def _indented(content: Any) -> str:
 def check_request(
     *,
     device: str | torch.device | None,
-    precision: str,
-    compile: str = "auto",  # noqa: A002
+    precision: Precision,
+    compile: Compile = "auto",  # noqa: A002
     out: str | os.PathLike[str] | None,
     resume: bool,
 ) -> torch.device:
     """Refuse what cannot work before any work is done; return the device."""
-    if precision not in get_args(Precision):
-        raise unknown("precision", precision, get_args(Precision))
-    if compile not in get_args(Compile):
-        raise unknown("way to compile", compile, get_args(Compile))
-    where = pick_device(device)
+    where = Computing(device=device, precision=precision, compile=compile).check()
     if out is not None:
         processes.first(lambda: _check_folder(Path(out), resume=resume))
     return where

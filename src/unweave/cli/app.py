@@ -46,6 +46,8 @@ TOGETHER = ("run", "evaluate")  # what several processes can do
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
+Precision = Annotated[str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")]
+Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")]
 BenchmarkName = Annotated[str, typer.Argument(help="A name from `unweave benchmarks`.")]
 DataFolder = Annotated[
     str | None,

@@ -13,9 +13,11 @@ from unweave._version import __version__
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
+    Compile,
     DataFolder,
     Device,
     Options,
+    Precision,
     Small,
     SplitFile,
     TestSplitFile,
@@ -89,12 +91,8 @@ def run(
     options: Options = None,
     small: Small = False,
     device: Device = None,
-    precision: Annotated[
-        str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
-    ] = "auto",
-    compile_: Annotated[
-        str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")
-    ] = "auto",
+    precision: Precision = "auto",
+    compile_: Compile = "auto",
     micro_batch: Annotated[
         int | None, typer.Option(min=1, help="Most samples to differentiate at once; same results, less memory.")
     ] = None,
@@ -148,8 +146,8 @@ def run(
         raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
     # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
-    check_request(device=device, precision=precision, compile=compile_, out=out, resume=resume)
-    fast: dict[str, Any] = {"precision": precision, "compile": compile_}  # checked above
+    fast: dict[str, Any] = {"precision": precision, "compile": compile_}
+    check_request(device=device, **fast, out=out, resume=resume)
     task = task_source.load()
     for part in (task.train, task.test):
         part.samples.keep_data = keep_data  # type: ignore[assignment]

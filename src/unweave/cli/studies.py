@@ -13,9 +13,11 @@ from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
+    Compile,
     DataFolder,
     Device,
     Options,
+    Precision,
     Small,
     Track,
     Tuned,
@@ -92,6 +94,8 @@ def study(
     options: Options = None,
     small: Small = False,
     device: Device = None,
+    precision: Precision = "auto",
+    compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Run a named study, or methods × seeds, on a benchmark into one folder. Can be stopped and started again.
@@ -104,6 +108,8 @@ def study(
     cells, presets = _asked_for(source(), named=named, methods=methods, seeds=seeds, profiles=words(profiles), own=own)
     common: dict[str, Any] = {
         "device": device,
+        "precision": precision,
+        "compile": compile_,
         "presets": presets,
         "keep": keep_models,
         "time_limit": time_limit,

@@ -16,9 +16,11 @@ from unweave.benchmarks.tuned import profile_of_goal
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
+    Compile,
     DataFolder,
     Device,
     Options,
+    Precision,
     Small,
     app,
     chosen_options,
@@ -53,12 +55,15 @@ def tune(
     options: Options = None,
     small: Small = False,
     device: Device = None,
+    precision: Precision = "auto",
+    compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Tune methods: as many trials each, judged on a fifth of the training data that is held out, never on test data.
 
     The best settings become the benchmark's profile `tuned`: --profiles tuned --tuned FOLDER.
     """
+    how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
     try:
         done = run_tuning(
             partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small)),
@@ -69,7 +74,7 @@ def tune(
             seed=seed,
             seeds=seeds,
             workers=workers,
-            device=device,
+            **how,
             time_limit=time_limit,
             write=say,
         )

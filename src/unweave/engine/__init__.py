@@ -6,6 +6,7 @@ gradients). The engine keeps the history, shows progress, writes checkpoints and
 
 from unweave.engine.batches import Batches
 from unweave.engine.checkpoint import Checkpoints
+from unweave.engine.computing import Computing
 from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
@@ -16,6 +17,7 @@ __all__ = [
     "Batches",
     "Checkpoints",
     "CollapseError",
+    "Computing",
     "Cost",
     "Guard",
     "History",

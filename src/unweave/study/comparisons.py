@@ -96,7 +96,7 @@ class Comparisons:
             original=self.originals(seed),
             target=target_of(json.loads((self.store.cells / name / "config.json").read_text())),
             look=look,
-            device=self.originals.device,
+            **self.originals.computing.looking,
         )
         self.store.write_comparison(name, references, scores.to_dict())
         self.store.note_time(f"compare.{name}", time.monotonic() - begun)

@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
-from unweave.engine import Checkpoints
+from unweave.engine import Checkpoints, Computing
 from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.run import load_weights, remove_folder
@@ -85,13 +85,13 @@ class Originals:
         task: Callable[[], Task],
         progress: Shown,
         *,
-        device: str | None,
+        computing: Computing,
         stop: Callable[[], bool],
         kind: str = "original",
         subsets: tuple[str, ...] = SUBSETS,
     ) -> None:
         self.benchmark, self.store, self.task, self.progress = benchmark, store, task, progress
-        self.device, self.stop, self.kind, self.subsets = device, stop, kind, subsets
+        self.computing, self.stop, self.kind, self.subsets = computing, stop, kind, subsets
         self._known: dict[int, nn.Module] = {}
 
     def __call__(self, seed: int) -> nn.Module:
@@ -116,7 +116,7 @@ class Originals:
             self.task(),
             seed=seed,
             subsets=self.subsets,
-            device=self.device,
+            **self.computing.working,
             progress=self.progress.bar,
             checkpoints=Checkpoints(folder),
             stop=self.stop,

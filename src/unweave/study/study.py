@@ -12,7 +12,9 @@ import torch
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
-from unweave.devices import pick_device
+from unweave.engine import Computing
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision
 from unweave.errors import Stopped, unknown
 from unweave.evaluation import Look, Watch
 from unweave.provenance import provenance
@@ -34,6 +36,8 @@ def run_study(
     out: Path,
     *,
     device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",  # noqa: A002
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: Keep = "all",
     time_limit: float | None = None,
@@ -44,17 +48,19 @@ def run_study(
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
 
     Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
-    process died is resumed from its checkpoint by the next start. ``presets`` are noted in the folder, for the report.
-    ``keep`` says whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and
-    the one at work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is
-    another study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
+    process died is resumed from its checkpoint by the next start. ``device``, ``precision`` and ``compile`` are those
+    of `unlearn`, and hold for all that is trained. ``presets`` are noted in the folder, for the report. ``keep`` says
+    whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and the one at
+    work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is another
+    study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
     """
+    computing = Computing(device=device, precision=precision, compile=compile)
     store = begin_study(
-        benchmark, cells, out, device=device, presets=presets, keep=keep, track=track, originals=originals
+        benchmark, cells, out, computing=computing, presets=presets, keep=keep, track=track, originals=originals
     )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, device=device, keep=keep, deadline=deadline, track=track, progress=shown)
+    work = Work(benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown)
     with work.progress:
         work.run()
     end_study(store)
@@ -66,7 +72,7 @@ def begin_study(
     cells: Sequence[Cell],
     out: Path,
     *,
-    device: str | None,
+    computing: Computing,
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
     track: Sequence[str],
@@ -75,6 +81,7 @@ def begin_study(
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
     check_trackers(track)
+    device = computing.check()
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     store = Store.create(out, benchmark.name, options=benchmark.options)
@@ -82,7 +89,7 @@ def begin_study(
     store.add_presets(presets or {})
     if not all(store.is_done(cell) for cell in cells):
         with store.locks.wait_for("provenance"):
-            where = provenance(pick_device(device))
+            where = provenance(device)
             store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
 
@@ -102,20 +109,20 @@ class Work:
         cells: Sequence[Cell],
         store: Store,
         *,
-        device: str | None,
+        computing: Computing,
         keep: str = "all",
         deadline: float | None = None,
         since: float | None = None,
         track: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> None:
-        self.benchmark, self.cells, self.store, self.device = benchmark, in_running_order(cells), store, device
+        self.benchmark, self.cells, self.store, self.computing = benchmark, in_running_order(cells), store, computing
         self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
         self.progress = progress or Progress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
-        self.originals = Originals(benchmark, store, self.task, self.progress, device=device, stop=self.is_over)
+        self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)
         self.comparisons = Comparisons(
             benchmark, store, self.cells, self.originals, self.look, self.progress, keep=keep, since=self.since
         )
@@ -168,7 +175,9 @@ class Work:
         task, begun = self.task(), time.monotonic()
         self.progress.begin(cell.name)
         try:
-            split = regroup(task.train, cell.adjacency, original=lambda: original, seed=cell.seed, device=self.device)
+            split = regroup(
+                task.train, cell.adjacency, original=lambda: original, seed=cell.seed, device=self.computing.device
+            )
             result = unlearn(
                 original,
                 split,
@@ -179,8 +188,10 @@ class Work:
                 resume=unfinished(folder).exists(),
                 test=task.test,
                 initial=lambda: self.benchmark.initial(cell.seed),
-                reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, device=self.device),
-                device=self.device,
+                reference=lambda: self.benchmark.train_briefly(
+                    original, split, seed=cell.seed, **self.computing.working
+                ),
+                **self.computing.working,
                 progress=self.progress.bar,
                 watch=Watch() if cell.watch else None,
                 judge=task.train,
@@ -214,4 +225,4 @@ class Work:
         return self.benchmark.load()
 
     def _look(self) -> Look:
-        return Look(self.task().train, self.task().test, device=self.device)
+        return Look(self.task().train, self.task().test, **self.computing.looking)

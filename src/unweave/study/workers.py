@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from unweave.benchmarks import Benchmark
+from unweave.engine import Computing
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision
 from unweave.errors import RunError
 from unweave.study.cells import Cell
 from unweave.study.processes import dead, started, still_running
@@ -24,6 +27,8 @@ def run_workers(
     *,
     workers: int,
     device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",  # noqa: A002
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: str = "all",
     time_limit: float | None = None,
@@ -41,7 +46,7 @@ def run_workers(
         source(),
         cells,
         out,
-        device=device,
+        computing=Computing(device=device, precision=precision, compile=compile),
         presets=presets,
         keep=keep,
         track=track,
@@ -50,7 +55,8 @@ def run_workers(
     )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
-    more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
+    more: dict[str, Any] = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
+    more |= {"precision": precision, "compile": compile}
     with shown, started(_work, source, list(cells), out, workers=workers, device=device, **more) as processes:
         _follow(processes, store, cells, shown, since=since)
     end_study(store)
@@ -80,6 +86,8 @@ def _work(
     out: Path,
     *,
     device: str | None,
+    precision: Precision,
+    compile: Compile,  # noqa: A002
     keep: str,
     time_limit: float | None,
     since: float,
@@ -87,5 +95,5 @@ def _work(
 ) -> None:
     """Be a worker: what a worker process runs."""
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
-    store = Store.open(out)
-    Work(source(), cells, store, device=device, keep=keep, deadline=deadline, since=since, track=track).run()
+    store, computing = Store.open(out), Computing(device=device, precision=precision, compile=compile)
+    Work(source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track).run()

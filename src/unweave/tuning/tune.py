@@ -14,7 +14,9 @@ from typing import Any
 from torch import nn
 
 from unweave.benchmarks import Benchmark, Task
-from unweave.devices import pick_device
+from unweave.engine import Computing
+from unweave.engine.compiled import Compile
+from unweave.engine.precision import Precision
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation.predictions import observe
 from unweave.methods import find_method
@@ -46,6 +48,8 @@ def tune(
     seeds: int = 1,
     workers: int = 1,
     device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",  # noqa: A002
     time_limit: float | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Tuning:
@@ -57,19 +61,21 @@ def tune(
     Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
     with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
     and so must ``write``, which gets a line for every trial. The trials of a method are run one after the other, so
-    the outcome does not depend on the number of workers (but for rounding, where they have fewer threads each). After
-    ``time_limit`` seconds no trial is begun.
+    the outcome does not depend on the number of workers (but for rounding, where they have fewer threads each).
+    ``device``, ``precision`` and ``compile`` are those of `unlearn`. After ``time_limit`` seconds no trial is begun.
     """
     check_goal(goal)
     if min(trials, seeds) < 1:
         raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
     names = tuned_methods(methods)
+    where = Computing(device=device, precision=precision, compile=compile).check()
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
     tuning = Tuning(source(), out, names, **asked)
     if tuning.left():
-        tuning.folder.add_provenance(provenance(pick_device(device)))
+        tuning.folder.add_provenance(provenance(where))
     since = time.time()
-    more: dict[str, Any] = {"device": device, "time_limit": time_limit, "since": since, "write": write}
+    more: dict[str, Any] = {"device": device, "precision": precision, "compile": compile}
+    more |= {"time_limit": time_limit, "since": since, "write": write}
     failed = ""
     try:
         if workers == 1:
@@ -145,13 +151,16 @@ class Work:
         self,
         tuning: Tuning,
         *,
-        device: str | None,
+        device: str | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",  # noqa: A002
         time_limit: float | None,
         since: float,
         write: Callable[[str], None] | None,
         live: bool = False,
     ) -> None:
-        self.tuning, self.device, self.since = tuning, device, since
+        self.tuning, self.since = tuning, since
+        self.computing = Computing(device=device, precision=precision, compile=compile)
         self.end = None if time_limit is None else since + time_limit
         self.progress = Progress(tuning, write=write, live=live)
         self.whole = cache(tuning.benchmark.load)
@@ -227,20 +236,20 @@ class Work:
             seed=base.seed,
             initial=lambda: self.tuning.benchmark.initial(base.seed),
             reference=base.reference,
-            device=self.device,
+            **self.computing.working,
             progress=self.progress.bar,
             limits=None,  # a collapse has the score that it deserves
             **tried.settings,
         )
 
     def _answers(self, model: nn.Module, task: Task) -> Answers:
-        return observe(model, task.test, device=self.device).parts["train"]
+        return observe(model, task.test, **self.computing.looking).parts["train"]
 
     def _base(self, seed: int) -> Base:
         task, beside = carve(self.whole(), seed=seed), GOALS[self.tuning.goal].beside
         models = {kind: self._trained(kind, task, seed) for kind in dict.fromkeys((beside, "original"))}
         original, train = models["original"], self.tuning.benchmark.train_briefly
-        reference = cache(lambda: train(original, task.train, seed=seed, device=self.device))
+        reference = cache(lambda: train(original, task.train, seed=seed, **self.computing.working))
         return Base(seed, task, original, self._answers(models[beside], task), reference)
 
     def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
@@ -250,7 +259,7 @@ class Work:
             tuning.folder,
             lambda: task,
             self.progress,
-            device=self.device,
+            computing=self.computing,
             stop=self.is_over,
             kind=kind,
             subsets=TRAINED_ON[kind],
