@@ -214,6 +214,10 @@ def test_trials_are_judged_again_by_another_objective(tuned, tmp_path, monkeypat
     ]
     assert more[0].best["trials"] == 11
     assert rows(tmp_path / "new") == rows(tmp_path / "b")
+    with pytest.raises(UsageError, match="a tuning that is done"):
+        judge_again(old, tmp_path / "new", tiny(), device="cpu")
+    with pytest.raises(UsageError, match="The settings of ga or their search space have changed"):
+        judge_again(old, tmp_path / "other", broken("ga", epochs=7), device="cpu")
     (old / "tuning.json").write_text(json.dumps({**about, "seeds": 2}))
     with pytest.raises(UsageError, match="with 2 seeds"):
         judge_again(old, tmp_path / "other", tiny(), device="cpu")

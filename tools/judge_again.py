@@ -21,7 +21,7 @@ from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.devices import pick_device
 from unweave.errors import UsageError
 from unweave.provenance import provenance
-from unweave.tuning import Tuning
+from unweave.tuning import Space, Tuning
 from unweave.tuning.objectives import accuracies, erase_score
 from unweave.tuning.searches import Tried, open_storage, require_optuna
 from unweave.tuning.tune import Work
@@ -35,19 +35,19 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
             f"{source} is a tuning at the goal {about['goal']} with {about['seeds']} seeds. Only at the goal erase "
             "and with one seed, whose accuracies are kept, trials can be judged again."
         )
+    if (out / "best.json").exists():
+        raise UsageError(f"{out} holds a tuning that is done. Choose another --out.")
     optuna = require_optuna()
     storage = open_storage(source / "optuna.db")
-    names = sorted(optuna.get_all_study_names(storage))
-    trials = {
-        name: optuna.load_study(study_name=name, storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
-        for name in names
+    studies = {
+        name: optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)
     }
-    count = max(len(some) for some in trials.values())
-    tuning = Tuning(benchmark, out, names, trials=count, goal="erase", seed=about["seed"])
-    for name, search in tuning.searches.items():
-        space = optuna.load_study(study_name=name, storage=storage).user_attrs["space"]
-        if space != search.study.user_attrs["space"]:
+    for name, study in studies.items():
+        if study.user_attrs["space"] != Space.of(benchmark, name, goal="erase").as_kept():
             raise UsageError(f"The settings of {name} or their search space have changed since {source} was made.")
+    trials = {name: study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)) for name, study in studies.items()}
+    count = max(len(some) for some in trials.values())
+    tuning = Tuning(benchmark, out, list(studies), trials=count, goal="erase", seed=about["seed"])
     for path in (source / "models").glob("original.*.safetensors"):
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)

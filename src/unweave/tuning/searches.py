@@ -6,7 +6,6 @@ every trial. So a search that was stopped goes on as if it had not been, whoever
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -76,7 +75,7 @@ class MethodSearch:
         self.study = self.optuna.create_study(
             storage=storage, study_name=space.method, direction="maximize", load_if_exists=True
         )
-        now = json.loads(json.dumps(space.to_dict()))
+        now = space.as_kept()
         if self.study.user_attrs.setdefault("space", now) != now:
             raise UsageError(
                 f"The settings of {space.method} or their search space have changed since this tuning began. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,9 +59,10 @@ class Space:
         """Return all settings of a trial, given the values that were found for those searched."""
         return dict(self.printed or {}) if origin == PAPER else {**self.default, **found}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, to be kept and compared."""
-        return dataclasses.asdict(self)
+    def as_kept(self) -> dict[str, Any]:
+        """Return it as the plain data that a storage keeps of it, to be compared."""
+        kept: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return kept
 
 
 def tuned_methods(names: Sequence[str]) -> list[str]:
