@@ -64,7 +64,7 @@ def phase_of(
     stage: Stage,
     device: torch.device,
     *,
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
 ) -> tuple[Workbench, Phase]:
     """Return a stage of our two-stage method, or our own method's only one, ready for its first step."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)

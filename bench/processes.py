@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from bench import measure
-from unweave import Split, processes
+from unweave import Split, exchange, processes
 from unweave.engine import Phase, Workbench
 from unweave.methods import find_method
 
@@ -107,7 +107,7 @@ def measured(work: str, width: int, batch: int, *, shard: bool) -> dict[str, Any
         "processes": processes.count(),
         "parameters": parameters,
         "batch": batch,
-        "bytes_per_step": float(processes.summed(mine)) / processes.count(),
+        "bytes_per_step": float(exchange.summed(mine)) / processes.count(),
         "expected_bytes_per_step": expected(WORK[work], parameters, batch, processes.count(), shard=shard),
     }
 

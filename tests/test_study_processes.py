@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.test_study import table
+from unweave.engine import Computing
 from unweave.study.processes import started, still_running
 
 # One thread a process: two processes share two cores here, and every run must give the same bits.
@@ -139,7 +140,7 @@ def test_workers_may_be_killed_and_stopped_in_any_way(finished, trained):
     pd.testing.assert_frame_equal(table(trained / "s"), table(finished))
 
 
-def say_threads(folder, *, device):
+def say_threads(folder, *, computing):
     (folder / f"{os.getpid()}").write_text(str(torch.get_num_threads()))
 
 
@@ -148,7 +149,7 @@ def test_workers_share_the_threads_that_the_command_was_given(tmp_path, threads,
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with started(say_threads, tmp_path, workers=2, device="cpu") as processes:
+        with started(say_threads, tmp_path, workers=2, computing=Computing(device="cpu")) as processes:
             while still_running(processes):
                 pass
     finally:

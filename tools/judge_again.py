@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.benchmarks import Benchmark, find_benchmark
-from unweave.devices import pick_device
+from unweave.engine import Computing
 from unweave.errors import UsageError
 from unweave.provenance import provenance
 from unweave.tuning import Space, Tuning
@@ -51,7 +51,8 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     for path in (source / "models").glob("original.*.safetensors"):
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
-    base = Work(tuning, device=device, time_limit=None, since=time.time(), write=None).bases()[0]
+    computing = Computing(device=device)
+    base = Work(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():
         for trial in trials[name][len(search.tried()) :]:
@@ -64,7 +65,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
                     user_attrs={"tried": dataclasses.asdict(told)},
                 )
             )
-    now = provenance(pick_device(device)) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
+    now = provenance(computing.check()) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
     for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
         tuning.folder.add_provenance(run)
     tuning.write()

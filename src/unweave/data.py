@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
-from unweave import processes
+from unweave import exchange, processes
 from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
@@ -49,7 +49,7 @@ class Batch:
     @property
     def labels(self) -> Tensor:
         """The labels of the samples, as class numbers."""
-        return processes.gathered(class_labels(labels_of(self.data)), self.part)
+        return exchange.gathered(class_labels(labels_of(self.data)), self.part)
 
     def with_labels(self, labels: Tensor) -> Batch:
         """Return the same samples under other labels."""
@@ -291,7 +291,8 @@ def _as_dataset(data: Any) -> Any:
             )
         data = data.tensors
     if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(c, Tensor | np.ndarray) for c in data):
-        return _Columns(tuple(torch.as_tensor(column) for column in data))  # type: ignore[arg-type]
+        inputs, labels = (torch.as_tensor(column) for column in data)
+        return _Columns((inputs, labels))
     if isinstance(data, Mapping) and all(isinstance(column, Tensor | np.ndarray) for column in data.values()):
         columns = {name: torch.as_tensor(column) for name, column in data.items()}
         labels_of(columns)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave import processes
+from unweave import exchange, processes
 from unweave.data import Samples
 from unweave.devices import pick_device, reading
 from unweave.errors import UsageError
@@ -67,7 +67,7 @@ def features(
                 logits(model, samples.batch(some, where).data)
         finally:
             handle.remove()
-    found = processes.gathered(torch.cat(seen), part)
+    found = exchange.gathered(torch.cat(seen), part)
     if not found.isfinite().all():
         raise UsageError("The model's features hold NaN or infinite values: check its weights and the data.")
     return found
@@ -106,7 +106,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
 def adjacency_scores(forget: Tensor, retained: Tensor, k: int) -> Tensor:
     """Return how often each retained sample is among the k nearest of a forget sample (the paper's rule)."""
     part = processes.part_of(len(forget))
-    positions = processes.gathered(nearest(part.rows(forget) if part else forget, retained, k)[1], part)
+    positions = exchange.gathered(nearest(part.rows(forget) if part else forget, retained, k)[1], part)
     return torch.bincount(positions.flatten(), minlength=len(retained))
 
 

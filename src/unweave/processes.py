@@ -1,10 +1,10 @@
-"""The processes of one run: what each of them takes of a batch, and everything that they tell each other.
+"""The processes of one run: who they are, what each of them takes of a batch, and what they agree on.
 
 ``accelerate launch`` or ``torchrun`` starts them; every one runs the same program. A batch is the same as in one
-process; each process runs its part of it. The losses of all parts are then gathered, in the order of the batch, so
-that a method sees the losses of the whole batch and computes whatever it likes from them: means, clips, constraints,
-ranks. On the way back each process differentiates its own part, and gradients are averaged before anyone looks at
-them. So no method knows that there are several processes. With one, nothing of this happens.
+process; each process runs its part of it. The losses of all parts are then gathered (`unweave.exchange`), in the order
+of the batch, so that a method sees the losses of the whole batch and computes whatever it likes from them: means,
+clips, constraints, ranks. On the way back each process differentiates its own part, and gradients are averaged before
+anyone looks at them. So no method knows that there are several processes. With one, nothing of this happens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +30,6 @@ T = TypeVar("T")
 TIMEOUT = "UNWEAVE_TIMEOUT"  # environment variable: seconds after which a process that does not answer is given up
 TIMEOUT_SECONDS = 600.0
 LAST_WORDS, LISTEN_SECONDS = "last words", 2.0
-BUCKET = 25 << 20  # bytes of gradients that travel together
 
 
 # Who
@@ -146,112 +145,6 @@ def part_of(total: int) -> Part | None:
     return Part(total, rank(), count())
 
 
-# What they tell each other about samples
-
-
-def gathered(mine: Tensor, part: Part | None) -> Tensor:
-    """Return the results of all processes in the order of the batch, from this process's own.
-
-    The gradient flows to its own results only, as many times as there are processes, because gradients are averaged
-    afterwards.
-    """
-    if part is None:
-        return mine
-    found: Tensor = _Gathered.apply(mine, part)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Gathered(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, mine: Tensor, part: Part) -> Tensor:
-        ctx.part = part
-        every = [torch.empty_like(mine, memory_format=torch.contiguous_format) for _ in range(part.of)]
-        with heard():
-            dist.all_gather(every, mine.contiguous(), group=_group_of(mine))
-        return torch.cat(every)[: part.total]
-
-    @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, None]:
-        part: Part = ctx.part
-        mine = weights.new_zeros((part.size, *weights.shape[1:]))
-        first = part.number * part.size
-        mine[: part.real] = weights[first : first + part.real] * part.of
-        return mine, None
-
-
-# What they tell each other about weights
-
-
-@torch.no_grad()
-def average(tensors: Sequence[Tensor]) -> None:
-    """Replace tensors by their mean over the processes, in place."""
-    if count() == 1:
-        return
-    waiting = []
-    with heard():
-        for bucket in _buckets(tensors):
-            flat = bucket[0].view(-1) if _is_flat(bucket) else torch.cat([tensor.reshape(-1) for tensor in bucket])
-            waiting.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-        for bucket, flat, work in waiting:
-            work.wait()
-            flat.div_(count())
-            if not _is_flat(bucket):
-                parts = flat.split([tensor.numel() for tensor in bucket])
-                for tensor, part in zip(bucket, parts, strict=True):
-                    tensor.copy_(part.view(tensor.shape))
-
-
-def summed(tensor: Tensor) -> Tensor:
-    """Return the sum over the processes. The gradient is the sum of theirs."""
-    if count() == 1:
-        return tensor
-    found: Tensor = _Summed.apply(tensor)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        total = tensor.contiguous().clone()
-        with heard():
-            dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> Tensor:
-        return summed(weights)
-
-
-@torch.no_grad()
-def spread(tensors: Sequence[Tensor]) -> None:
-    """Give every process the values of the first, in place."""
-    if count() == 1:
-        return
-    with heard():
-        for tensor in tensors:
-            same = tensor.contiguous()
-            dist.broadcast(same, src=0, group=_group_of(same))
-            if same is not tensor:
-                tensor.copy_(same)
-
-
-def _is_flat(bucket: list[Tensor]) -> bool:
-    return len(bucket) == 1 and bucket[0].is_contiguous()
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Group tensors of one kind that travel together."""
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        full = sum(other.nbytes for other in bucket) + tensor.nbytes > BUCKET
-        if bucket and (full or tensor.dtype != bucket[0].dtype):
-            yield bucket
-            bucket = []
-        bucket.append(tensor)
-    if bucket:
-        yield bucket
-
-
 # What the first decides
 
 
@@ -299,7 +192,8 @@ def first(action: Callable[[], T]) -> T:
     return found
 
 
-def _group_of(tensor: Tensor) -> Any:
+def group_of(tensor: Tensor) -> Any:
+    """Return the group that a tensor travels in: by the host, or from GPU to GPU."""
     return _messengers() if tensor.device.type == "cpu" else None
 
 

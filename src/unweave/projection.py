@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from unweave import processes
+from unweave import exchange
 from unweave.errors import UsageError
 from unweave.sharding import is_cut, local
 
@@ -94,7 +94,7 @@ def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
         dots = [[torch.dot(vectors[i], vectors[j]) for j in range(i + 1)] for i in range(count)]
         products.append(torch.stack([dots[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]))
     found = torch.stack(products).sum(dim=0).view(count, count)
-    return processes.summed(found) if any(map(is_cut, gradients[0])) else found
+    return exchange.summed(found) if any(map(is_cut, gradients[0])) else found
 
 
 def _flat(parts: Sequence[Tensor]) -> list[Tensor]:

@@ -98,7 +98,7 @@ def unlearn(
     reference: Reference | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
     micro_batch: int | None = None,
     max_memory: int | str | None = None,
     shard: bool | None = None,
@@ -328,7 +328,7 @@ def check_request(
     *,
     device: str | torch.device | None,
     precision: Precision,
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
     out: str | os.PathLike[str] | None,
     resume: bool,
 ) -> torch.device:

@@ -27,7 +27,7 @@ from unweave.search import Search
 def setting(
     default: Any,
     *,
-    help: str,  # noqa: A002
+    help: str,
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,

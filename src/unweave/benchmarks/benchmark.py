@@ -123,7 +123,7 @@ class Benchmark:
         subsets: tuple[str, ...] = SUBSETS,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
-        compile: Compile = "auto",  # noqa: A002
+        compile: Compile = "auto",
         progress: bool | Progress | None = None,
         checkpoints: Checkpoints | None = None,
         stop: Callable[[], bool] | None = None,
@@ -154,7 +154,7 @@ class Benchmark:
         seed: int,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
-        compile: Compile = "auto",  # noqa: A002
+        compile: Compile = "auto",
     ) -> Result:
         """Train without the forget data for a fifth of the recipe's epochs: the reference of the goal ``retrain``.
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unweave import processes
+from unweave import exchange, processes
 from unweave.data import Batch, require_known_labels
 from unweave.devices import reading
 from unweave.engine.phase import Phase
@@ -184,7 +184,7 @@ class Guard:
                         continue
                     left = left[self._size :]
                 found[subset] = {
-                    name: float(processes.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
+                    name: float(exchange.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
                     for name in parts[0]
                 }
         return found

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from unweave import processes, sharding
+from unweave import exchange, processes, sharding
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
 from unweave.engine.guard import CollapseError, Guard
@@ -164,7 +164,7 @@ class _Run:
     def _require_finite(self, when: str) -> None:
         finite = {name: sharding.local(tensor).isfinite().all() for name, tensor in self.bench.model.named_parameters()}
         if self.bench.sharded:  # what this process holds of a weight may be fine
-            flags = processes.summed(torch.stack(list(finite.values())).long())
+            flags = exchange.summed(torch.stack(list(finite.values())).long())
             finite = dict(zip(finite, flags == processes.count(), strict=True))
         broken = [name for name, fine in finite.items() if not fine]
         if broken:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from unweave.engine.workbench import Workbench
 from unweave.sharding import all_cut_like, collected, cut_like, is_cut, load
+from unweave.split import RETAINED
 
 Logged: TypeAlias = "Mapping[str, Tensor | float]"
 State: TypeAlias = "dict[str, Tensor]"
@@ -30,8 +31,8 @@ class Phase(ABC):
 
     name: ClassVar[str]
     keeps: ClassVar[tuple[str, ...]] = ()
-    guards: ClassVar[tuple[str, ...]] = ("adjacent", "remote")
-    guards_at_end: ClassVar[tuple[str, ...]] = ("adjacent", "remote", "forget")
+    guards: tuple[str, ...] = RETAINED
+    guards_at_end: tuple[str, ...] = (*RETAINED, "forget")
     steps: int
     bench: Workbench
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from unweave import processes
+from unweave import exchange, processes
 
 
 class SharedStatistics:
@@ -47,9 +47,9 @@ def _forward(layer: _BatchNorm, inputs: Tensor) -> Tensor:
     shared: SharedStatistics = layer.shared  # type: ignore[assignment]
     values = inputs.float() if inputs.dtype in (torch.bfloat16, torch.float16) else inputs
     counted = values[: shared.real].transpose(0, 1).flatten(1)  # (channels, samples and places)
-    total = processes.summed(torch.cat([counted.sum(dim=1), counted.new_full((1,), counted.shape[1])]))
+    total = exchange.summed(torch.cat([counted.sum(dim=1), counted.new_full((1,), counted.shape[1])]))
     mean, count = total[:-1] / total[-1], total[-1].detach()
-    variance = processes.summed((counted - mean[:, None]).square().sum(dim=1)) / count
+    variance = exchange.summed((counted - mean[:, None]).square().sum(dim=1)) / count
     _keep(layer, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
     shape = (1, -1, *(1 for _ in inputs.shape[2:]))
     found = (values - mean.view(shape)) * (variance + layer.eps).rsqrt().view(shape)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unweave import processes, sharding
+from unweave import exchange, sharding
 from unweave.data import Batch, Data, labels_of, require_known_labels
 from unweave.devices import reading
 from unweave.engine import process_memory
@@ -78,7 +78,7 @@ class Workbench:
         loss: Loss = cross_entropy,
         seed: int = 0,
         precision: Precision = "auto",
-        compile: Compile = "auto",  # noqa: A002
+        compile: Compile = "auto",
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
@@ -86,7 +86,7 @@ class Workbench:
         shard: bool | None = False,
     ) -> None:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
-        processes.spread([*model.parameters(), *model.buffers()])
+        exchange.spread([*model.parameters(), *model.buffers()])
         self.model = model = sharding.sharded(model, device) if self.sharded else model
         self.split, self.loss, self.initial = split, loss, initial
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
@@ -160,7 +160,7 @@ class Workbench:
         total = sum(map(len, batches))
         mine = self._run_mine(self.loss, join([batch.data for batch in batches]), None, total=total)
         parts = mine.split([batch.part.size if batch.part else len(batch) for batch in batches])
-        return [processes.gathered(some, batch.part) for some, batch in zip(parts, batches, strict=True)]
+        return [exchange.gathered(some, batch.part) for some, batch in zip(parts, batches, strict=True)]
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
@@ -173,7 +173,7 @@ class Workbench:
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None
         mine = self._run_mine(function, batch.data, model, total=len(batch))
-        return processes.gathered(mine, batch.part)
+        return exchange.gathered(mine, batch.part)
 
     def _run_mine(
         self, function: Callable[[nn.Module, Data], Tensor], data: Data, model: nn.Module | None, *, total: int
@@ -220,7 +220,7 @@ class Workbench:
         for parameter in self.parameters:
             parameter.grad = None
         if not self.sharded:  # where torch has averaged them already
-            processes.average(gradient)
+            exchange.average(gradient)
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
@@ -258,7 +258,7 @@ class Workbench:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Give the model other weights, in every process those that the first was given."""
-        processes.spread(list(state.values()))
+        exchange.spread(list(state.values()))
         sharding.load(self.model, state)
 
     def like(self, model: nn.Module) -> nn.Module:

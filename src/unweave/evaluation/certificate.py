@@ -81,10 +81,10 @@ def forgetting_bound(
         raise UsageError(f"{len(reference)} reference and {len(current)} current losses: they must be of one set.")
     if not 0 <= alpha <= 1 or mean_sign not in (-1, 1):
         raise UsageError(f"alpha is {alpha} and mean_sign {mean_sign}; they must be in [0, 1] and ±1.")
-    known = {"samples": len(current), "classes": classes, "alpha": alpha}
+    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha}
 
-    def none(reason: str, **measured: float) -> ForgettingBound:
-        return ForgettingBound(**known, **measured, reason=reason)  # type: ignore[arg-type]
+    def none(reason: str, **measured: Any) -> ForgettingBound:
+        return ForgettingBound(**known, **measured, reason=reason)
 
     if len(reference) == 0:
         return none("there are no forget samples.")
@@ -93,7 +93,7 @@ def forgetting_bound(
     before, now = reference.double(), current.double()
     least, distance = float(before.min()), float(squared_wasserstein(now, before))
     change = abs(mean_sign * (1 - alpha) * float(now.mean() - before.mean()) + alpha * distance)
-    measured = {"smallest_loss": least, "change": change, "wasserstein": distance}
+    measured: dict[str, Any] = {"smallest_loss": least, "change": change, "wasserstein": distance}
     room = least - math.log(classes)
     if room <= 0:
         return none(
@@ -108,7 +108,7 @@ def forgetting_bound(
     value = ((1 - alpha) / alpha + math.sqrt(change / alpha)) ** 2 / room**2
     if value >= 1:
         return none(f"the formula gives {value:.2f}, and no accuracy is above 1 anyway.", **measured)
-    return ForgettingBound(**known, **measured, value=value)  # type: ignore[arg-type]
+    return ForgettingBound(**known, **measured, value=value)
 
 
 def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[float, float]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave import processes
+from unweave import exchange, processes
 from unweave.data import Batch, Samples
 from unweave.devices import pick_device, reading
 from unweave.engine.precision import (
@@ -215,7 +215,7 @@ def predict(
                     raise
                 size //= 2
                 torch.cuda.empty_cache()
-    every = [processes.gathered(torch.cat(some), part).cpu() for some in (found, labels)]
+    every = [exchange.gathered(torch.cat(some), part).cpu() for some in (found, labels)]
     predictions = Predictions(*every)
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():

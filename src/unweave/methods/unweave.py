@@ -100,6 +100,7 @@ from unweave.methods.reference import reference_losses
 from unweave.projection import Gradient, gram_matrix, remove_span
 from unweave.search import Around, Between, Multiples
 from unweave.settings import Settings, setting
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +175,7 @@ class Constrained(Phase):
         super().prepare(bench)
         s = self.settings
         if s.goal == "retrain":
-            self.guards_at_end = ("adjacent", "remote")  # type: ignore[misc]  # retraining may forget little
+            self.guards_at_end = RETAINED  # retraining may forget little
         self.by_rank = self.dial < 1 and (s.pairing == "rank" or not callable(bench.reference))  # models are callable
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)

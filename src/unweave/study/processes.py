@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import torch
 
+from unweave.engine import Computing
 from unweave.errors import RunError, UsageError
 
 LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
@@ -22,7 +24,7 @@ LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
 
 @contextmanager
 def started(
-    work: Callable[..., None], *arguments: Any, workers: int, device: str | None, **more: Any
+    work: Callable[..., None], *arguments: Any, workers: int, computing: Computing, **more: Any
 ) -> Iterator[list[SpawnProcess]]:
     """Start workers that each call ``work``, with a device of their own and a share of this process's threads.
 
@@ -38,7 +40,7 @@ def started(
             args=(work, *arguments),
             kwargs={
                 **more,
-                "device": _device(device, number),
+                "computing": replace(computing, device=_device(computing.device, number)),
                 "threads": max(1, torch.get_num_threads() // workers),
             },
             name=f"worker {number}",
@@ -101,7 +103,7 @@ def _stop(processes: Sequence[SpawnProcess]) -> None:
             process.join()
 
 
-def _device(device: str | None, number: int) -> str | None:
+def _device(device: str | torch.device | None, number: int) -> str | torch.device | None:
     """Give each worker a graphics card of its own, as far as there are."""
     if device in (None, "cuda") and torch.cuda.device_count() > 1:
         return f"cuda:{number % torch.cuda.device_count()}"

@@ -37,7 +37,7 @@ def run_study(
     *,
     device: str | None = None,
     precision: Precision = "auto",
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: Keep = "all",
     time_limit: float | None = None,

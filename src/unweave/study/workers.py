@@ -28,7 +28,7 @@ def run_workers(
     workers: int,
     device: str | None = None,
     precision: Precision = "auto",
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     keep: str = "all",
     time_limit: float | None = None,
@@ -42,11 +42,12 @@ def run_workers(
     ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others
     are done.
     """
+    computing = Computing(device=device, precision=precision, compile=compile)
     store = begin_study(
         source(),
         cells,
         out,
-        computing=Computing(device=device, precision=precision, compile=compile),
+        computing=computing,
         presets=presets,
         keep=keep,
         track=track,
@@ -55,9 +56,8 @@ def run_workers(
     )
     shown = progress(store) if progress else Progress(store, cells, workers=workers)
     since = time.time()
-    more: dict[str, Any] = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
-    more |= {"precision": precision, "compile": compile}
-    with shown, started(_work, source, list(cells), out, workers=workers, device=device, **more) as processes:
+    more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
+    with shown, started(_work, source, list(cells), out, workers=workers, computing=computing, **more) as processes:
         _follow(processes, store, cells, shown, since=since)
     end_study(store)
     if failed := dead(processes):
@@ -85,9 +85,7 @@ def _work(
     cells: Sequence[Cell],
     out: Path,
     *,
-    device: str | None,
-    precision: Precision,
-    compile: Compile,  # noqa: A002
+    computing: Computing,
     keep: str,
     time_limit: float | None,
     since: float,
@@ -95,5 +93,5 @@ def _work(
 ) -> None:
     """Be a worker: what a worker process runs."""
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
-    store, computing = Store.open(out), Computing(device=device, precision=precision, compile=compile)
+    store = Store.open(out)
     Work(source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track).run()

@@ -49,7 +49,7 @@ def tune(
     workers: int = 1,
     device: str | None = None,
     precision: Precision = "auto",
-    compile: Compile = "auto",  # noqa: A002
+    compile: Compile = "auto",
     time_limit: float | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Tuning:
@@ -68,14 +68,14 @@ def tune(
     if min(trials, seeds) < 1:
         raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
     names = tuned_methods(methods)
-    where = Computing(device=device, precision=precision, compile=compile).check()
+    computing = Computing(device=device, precision=precision, compile=compile)
+    where = computing.check()
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
     tuning = Tuning(source(), out, names, **asked)
     if tuning.left():
         tuning.folder.add_provenance(provenance(where))
     since = time.time()
-    more: dict[str, Any] = {"device": device, "precision": precision, "compile": compile}
-    more |= {"time_limit": time_limit, "since": since, "write": write}
+    more: dict[str, Any] = {"computing": computing, "time_limit": time_limit, "since": since, "write": write}
     failed = ""
     try:
         if workers == 1:
@@ -151,16 +151,13 @@ class Work:
         self,
         tuning: Tuning,
         *,
-        device: str | None = None,
-        precision: Precision = "auto",
-        compile: Compile = "auto",  # noqa: A002
+        computing: Computing,
         time_limit: float | None,
         since: float,
         write: Callable[[str], None] | None,
         live: bool = False,
     ) -> None:
-        self.tuning, self.since = tuning, since
-        self.computing = Computing(device=device, precision=precision, compile=compile)
+        self.tuning, self.computing, self.since = tuning, computing, since
         self.end = None if time_limit is None else since + time_limit
         self.progress = Progress(tuning, write=write, live=live)
         self.whole = cache(tuning.benchmark.load)
