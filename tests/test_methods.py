@@ -659,6 +659,16 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
     monkeypatch.delitem(sys.modules, "shrinking", raising=False)
 
 
+def test_our_own_methods_are_found_without_a_look_at_every_installed_package(monkeypatch):
+    def look(**_):
+        raise AssertionError("it looked")
+
+    monkeypatch.setattr("unweave.methods.entry_points", look)
+    assert find_method("two-stage").name == "two-stage"
+    with pytest.raises(AssertionError, match="it looked"):
+        find_method("somebody-elses")
+
+
 def test_numbers_of_a_linear_model_by_hand():
     """One frozen number: one GA step on one sample of a linear model."""
     model = nn.Linear(1, 2, bias=False)

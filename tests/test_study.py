@@ -17,6 +17,7 @@ from unweave import RunError, UsageError, Watch, unlearn
 from unweave.benchmarks import find_benchmark
 from unweave.cli import app
 from unweave.methods import METHODS
+from unweave.output import unfinished
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
 from unweave.study.adjacency import regroup
 from unweave.study.store import COLUMNS
@@ -308,6 +309,15 @@ def test_a_damaged_cell_is_named_and_run_again_once_it_is_gone(tmp_path):
     assert [row["value"] for row in after if row["metric"] == "loss"] == [
         row["value"] for row in before if row["metric"] == "loss"
     ]
+
+
+def test_a_cell_that_another_process_is_just_finishing_is_not_a_result_yet(tmp_path):
+    store = run_study(tiny(), plan(["original", "ga"], seeds=1, benchmark=tiny()), tmp_path / "s", device="cpu")
+    folder = store.cells / "ga.seed-0"
+    folder.rename(unfinished(folder))
+    assert list(store.finished()) == ["original.seed-0"]
+    (unfinished(folder) / "config.json").unlink()  # as if renamed between two looks
+    assert {row["method"] for row in store.rows()} == {"original"}
 
 
 def test_an_empty_list_of_methods_does_not_mean_all(tmp_path):

@@ -33,13 +33,14 @@ from unweave.files import (
 ADAPTER = "adapter"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
+UNFINISHED = ".unfinished"  # ends the name of a folder that is worked on
 MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
 
 
 def unfinished(target: Path) -> Path:
     """Return where the work on a folder happens until it is done."""
     target = target.resolve()  # as it was given, it may have no name: "."
-    return target.with_name(target.name + ".unfinished")
+    return target.with_name(target.name + UNFINISHED)
 
 
 def refuse_existing(target: Path) -> None:

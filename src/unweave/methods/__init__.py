@@ -60,6 +60,8 @@ def find_method(method: str | Method) -> Method:
     """Return the method of that name."""
     if isinstance(method, Method):
         return method
+    if method in METHODS:  # looking through every installed package takes milliseconds, and this is called often
+        return METHODS[method]
     methods = all_methods()
     if method not in methods:
         raise unknown("method", method, methods)

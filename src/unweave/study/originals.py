@@ -17,6 +17,7 @@ from unweave.benchmarks import Benchmark, Task
 from unweave.engine import Checkpoints, Computing
 from unweave.errors import UsageError
 from unweave.files import write_whole
+from unweave.output import UNFINISHED
 from unweave.run import load_weights, remove_folder
 from unweave.split import SUBSETS
 from unweave.study.locks import Locks
@@ -111,7 +112,7 @@ class Originals:
 
     def _train(self, name: str, seed: int) -> None:
         self.progress.train(seed)
-        begun, folder = time.monotonic(), self.store.models / f"{name}.unfinished"
+        begun, folder = time.monotonic(), self.store.models / (name + UNFINISHED)
         model = self.benchmark.train(
             self.task(),
             seed=seed,

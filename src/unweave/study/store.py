@@ -21,6 +21,7 @@ from typing import Any
 
 from unweave.errors import RunError, UsageError
 from unweave.files import write_whole
+from unweave.output import UNFINISHED
 from unweave.study.cells import Cell, profile_of
 from unweave.study.locks import Locks
 
@@ -177,9 +178,12 @@ class Store:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
         found = {}
         for path in sorted(self.cells.glob("*/scores.json")):
-            labels = self._config(path.parent.name)["cell"]
+            name = path.parent.name
+            if name.endswith(UNFINISHED):  # by another process, which is about to rename it
+                continue
+            labels = self._config(name)["cell"]
             if method in (None, labels["method"]):
-                found[path.parent.name] = labels
+                found[name] = labels
         return found
 
     def is_compared(self, name: str, references: list[str]) -> bool:
