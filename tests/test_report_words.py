@@ -59,6 +59,18 @@ def test_the_verdict_admits_what_it_cannot_say(tmp_path):
     assert "forgets fully: one comes nearest and still recognises" in said("e", gentle)
 
 
+def test_who_pays_with_remote_data_does_not_keep(tmp_path):
+    """The neighbours alone are not all that is to be kept."""
+    methods = {("original", ""): (1.0, 0.9, 0.9), ("greedy", ""): (0.0, 0.95, 0.75), ("gentle", ""): (0.3, 0.9, 0.9)}
+    found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
+    assert "forgets fully: gentle comes nearest" in found.headline
+    assert dict(found.points)["Collapsed"].startswith("greedy loses")
+    del methods["gentle", ""]
+    alone = verdict(read_results(make_study(tmp_path / "b", methods=methods, failures=False)))
+    assert alone.headline.startswith("greedy does not keep the rest: it loses")
+    assert "of remote accuracy" in alone.headline
+
+
 def test_collapse_means_the_same_here_and_in_the_evaluation():
     assert verdict_module.COLLAPSE == goals.COLLAPSE
 

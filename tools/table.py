@@ -29,10 +29,13 @@ HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" f
 def table(name: str) -> str:
     """Return the table as Markdown: a row per method, means ± deviation over its seeds, in percent.
 
-    A method that was run with several profiles has a row for each. Variants of two-stage have a table of their own.
+    A method that was run with several profiles has a row for each. Variants of two-stage have a table of their own
+    where they answer a named study's question.
     """
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
-    found = frame[(frame.metric == "accuracy") & ((frame.variant == "") | (frame.method != "two-stage"))]
+    apart = json.loads((RESULTS / name / "all" / "study.json").read_text())["presets"]
+    shown = ((frame.variant == "") | (frame.method != "two-stage")) if apart else frame.method != ""
+    found = frame[(frame.metric == "accuracy") & shown]
     grouped = found.groupby(["method", "profile", "variant", "split", "subset"]).value
     means, deviations, seeds = grouped.mean(), grouped.std(), grouped.count()
     paper = counterpart(name)

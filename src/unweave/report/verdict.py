@@ -1,7 +1,8 @@
 """What the study says, in words, computed from its numbers.
 
-A method *keeps* the neighbours if its adjacent accuracy is within two points of the original's, on training and on
-test data. It *collapses* if any accuracy on data to keep falls by more than ten points. Everything else lies between.
+A method *collapses* if any accuracy on data to keep falls by more than ten points. It *keeps* the neighbours if it does
+not, and its adjacent accuracy is within two points of the original's, on training and on test data. Everything else
+lies between.
 """
 
 from __future__ import annotations
@@ -52,17 +53,20 @@ def verdict(results: Results) -> Verdict:
 
 
 def _against_original(results: Results, methods: list[Group], original: Group) -> Verdict:
-    keeping = [group for group in methods if lost(results, group, original, ("adjacent",)) <= KEPT + SAME]
+    def drop(group: Group, *subsets: str) -> float:
+        return lost(results, group, original, subsets)
+
+    keeping = [g for g in methods if drop(g, "adjacent") <= KEPT + SAME and drop(g, *RETAINED) <= COLLAPSE + SAME]
     before = _percent(_forget(results, original))
     if not keeping:
-        least = min(methods, key=lambda group: lost(results, group, original, ("adjacent",)))
-        drop = _points(lost(results, least, original, ("adjacent",)))
-        name = results.label(least)
-        who = f"{name} does not keep the neighbours: it"
+        least = min(methods, key=lambda group: drop(group, *RETAINED))
+        worst = max(RETAINED, key=lambda subset: drop(least, subset))
+        name, what = results.label(least), "the neighbours" if worst == "adjacent" else "the rest"
+        who = f"{name} does not keep {what}: it"
         if len(methods) > 1:
-            who = f"No method keeps the neighbours: the gentlest, {name},"
-        still = _percent(_forget(results, least))
-        headline = f"{who} loses {drop} of adjacent accuracy and still recognises {still} of the forget samples."
+            who = f"No method keeps {what}: the gentlest, {name},"
+        loss, still = _points(drop(least, worst)), _percent(_forget(results, least))
+        headline = f"{who} loses {loss} of {worst} accuracy and still recognises {still} of the forget samples."
         return Verdict(headline, _groups_of_loss(results, methods, original))
     winner = min(keeping, key=lambda group: _order(results, group))
     left = _forget(results, winner) or 0.0
