@@ -84,7 +84,11 @@ def study(
         typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
     ] = None,
     keep_models: Annotated[
-        str, typer.Option(help="Whose weights stay once they are compared: all, originals or none.")
+        str,
+        typer.Option(
+            help="Whose weights stay once they are compared: all, originals (and retrained models: cells that are "
+            "added later are compared with them), or none."
+        ),
     ] = "all",
     originals: Annotated[
         Path | None,

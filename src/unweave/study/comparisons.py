@@ -73,15 +73,17 @@ class Comparisons:
             self.store.drop_weights(name)
 
     def end(self) -> None:
-        """When all is settled, remove weights that were kept for comparisons, and the originals if not wanted."""
+        """When all is settled, remove the originals and the retrained models too, if they are not wanted.
+
+        Whoever wants them may add cells to the study later, which begin at the ones and are compared with the others.
+        """
         settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
-        if self.keep == "all" or not settled or not all(self._is_final(name) for name in self.store.finished()):
+        if self.keep != "none" or not settled or not all(self._is_final(name) for name in self.store.finished()):
             return
         for name in self.store.finished("retrain"):
             self.store.drop_weights(name)
-        if self.keep == "none":
-            for path in self.store.models.glob("*.safetensors"):
-                path.unlink(missing_ok=True)
+        for path in self.store.models.glob("*.safetensors"):
+            path.unlink(missing_ok=True)
 
     def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
         begun = time.monotonic()
