@@ -54,6 +54,34 @@ def test_shortfall_and_gradient_are_those_of_the_whole_forget_set(problem):
     torch.testing.assert_close(gradient, list(torch.autograd.grad(expected, list(model.parameters()))))
 
 
+@pytest.mark.parametrize("lacking", [8, 5, 0])
+def test_only_samples_that_lack_something_are_differentiated(problem, lacking):
+    """Where the forget set takes several batches; the step is the same."""
+    model, split = problem
+    inputs, labels = (column[:8] for column in split.samples.dataset.data)
+    losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none").detach()
+    odds = torch.tensor([-9.0, *losses.expm1().log().sort().values, 9.0])
+    aim = odds[lacking : lacking + 2].mean()  # so many are below it
+    whole, pieces = (begun(model, split, settings(forget_batch=size, target=2.0)) for size in (8, 3))
+    for phase in (whole, pieces):
+        phase.aims.fill_(aim)
+        phase.logged = {}
+    assert (whole.looks_first, pieces.looks_first) == (False, True)
+    (expected, gradient), (value, same) = whole._distance(), pieces._distance()
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(same, gradient)
+    torch.testing.assert_close(pieces.logged, whole.logged)
+    assert [phase.bench.cost.sample_gradients for phase in (whole, pieces)] == [8, lacking]
+
+
+def test_samples_that_change_from_look_to_look_are_all_differentiated(problem):
+    model, split = problem
+    split.samples.keep_data = "host"
+    assert not begun(model, split, settings(forget_batch=3)).looks_first
+    split.samples.keep_data = "device"
+    assert not begun(model, split, settings(forget_batch=3, normalisation="train")).looks_first
+
+
 def test_samples_that_the_model_is_sure_about_say_where_they_are_forgotten(problem):
     model, split = problem
     inputs, labels = (column[:8] for column in split.samples.dataset.data)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -198,10 +199,8 @@ def unlearn(
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
-    tell = None
-    try:
+    with _left_in_order(folder), _tracking(track, track_folder, out, config) as tell:
         guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
-        tell = _tracking(track, track_folder, out, config)
         history = run_phases(
             bench,
             phases,
@@ -216,9 +215,9 @@ def unlearn(
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         between, scores = None, None
+        if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
+            between = replace(between, model=bench.like(between.model))
         if folder:
-            if asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
-                between = replace(between, model=bench.like(between.model))
             scores = evaluate(
                 bench.model,
                 judge,
@@ -234,8 +233,7 @@ def unlearn(
         released = bench.release().to(next(model.parameters()).device)
         result = Result(released, history, bench.cost, chosen.name, configured, scores, checks)
         if folder and scores:
-            stages = _between(folder.checkpoints, phases, model, judge, bench)
-            files = _files(result, stages)
+            files = _files(result, _between(folder.checkpoints, phases, model, judge, bench))
             private: dict[str, str] = {}
             if asked:
                 record, private = record_files(
@@ -253,16 +251,20 @@ def unlearn(
                 )
                 files |= record
             folder.finish(result.model, files, private=private)
+    return result
+
+
+@contextmanager
+def _left_in_order(folder: OutputFolder | None) -> Iterator[None]:
+    """Where a run is not brought to its end, leave its folder so that it can be resumed, with the last good weights."""
+    try:
+        yield
     except BaseException as error:
         good = error.good if isinstance(error, CollapseError) else None
         kept = folder.abandon(good.weights if good else None) if folder else None
         if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise
-    finally:
-        if tell:
-            tell.close()
-    return result
 
 
 def check_reference(reference: Any, settings: Settings) -> None:
@@ -279,18 +281,21 @@ def _aims_at_retraining(settings: Settings) -> bool:
     return getattr(settings, "goal", None) == "retrain"
 
 
+@contextmanager
 def _tracking(
     track: Sequence[str],
     folder: str | os.PathLike[str] | None,
     out: str | os.PathLike[str] | None,
     config: Mapping[str, Any],
-) -> Tracking | None:
+) -> Iterator[Tracking | None]:
     if not track or not processes.is_first():
-        return None
+        yield None
+        return
     target = Path(out).resolve() if out is not None else None
     place = Path(folder) if folder is not None else (target.parent if target else Path()) / "tracking"
     name = target.name if target else f"{config['method']}.seed-{config['seed']}"
-    return Tracking(track, name=name, folder=place, config=config)
+    with closing(Tracking(track, name=name, folder=place, config=config)) as tracking:
+        yield tracking
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:

@@ -96,6 +96,17 @@ class Batches:
         size = max(size, self.size)
         return Batches(self.samples, self.rows, size=size, seed=self.seed, device=self.device, classes=self.classes)
 
+    @property
+    def are_at_hand(self) -> bool:
+        """Tell whether the samples lie on the device, always the same, so that any of them can be taken at any time."""
+        return self._kept
+
+    def only(self, chosen: Tensor) -> Batches:
+        """Return some of the samples, by a mask of the rows, in batches of the same size."""
+        return Batches(
+            self.samples, self.rows[chosen], size=self.size, seed=self.seed, device=self.device, classes=self.classes
+        )
+
     def in_order(self) -> Iterator[Batch]:
         """Yield every sample once, unshuffled."""
         for number in range(len(self)):
