@@ -200,7 +200,9 @@ def test_a_small_run_from_end_to_end(name, tmp_path):
     assert config["benchmark"] == name
     assert config["options"] == {"small": True}
     assert config["notes"]["initialisation"] == "random"
-    assert config["notes"].keys() == {"data", "model", "initialisation"}
+    assert config["notes"].keys() == {"data", "model", "initialisation", "samples"}
+    task = find_benchmark(name, data=tmp_path / "data", options={"small": True}).load()
+    assert config["notes"]["samples"].startswith(f"{len(task.train.forget):,} / {len(task.train.adjacent):,} / ")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

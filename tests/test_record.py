@@ -564,7 +564,7 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path / "run"
     train = Split(task.train.samples, range(12), range(12, 30), range(30, 60))
-    common = {"device": "cpu", "about": benchmark.about(), "request": Request(id="x")}
+    common = {"device": "cpu", "about": benchmark.about(task), "request": Request(id="x")}
     common["test"] = Split(task.test.samples, range(12), range(12, 30), range(30, 60))
     unlearn(benchmark.initial(0), train, "original", out=folder, **common)
     code, out, err = command("verify", folder, "--recompute", "--device", "cpu")

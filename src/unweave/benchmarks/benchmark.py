@@ -39,6 +39,11 @@ class Task:
     fine_names: tuple[str, ...] = ()
     fine: tuple[int, ...] = ()  # the fine class of every training sample
 
+    def sizes(self) -> str:
+        """Say how many samples there are of each subset: copies of a data set are not always complete."""
+        train, test = (" / ".join(f"{len(split[subset]):,}" for subset in SUBSETS) for split in (self.train, self.test))
+        return f"{train} ({' / '.join(SUBSETS)}), {test} for testing"
+
 
 class Train(Descent):
     """Train from the initial weights."""
@@ -77,9 +82,10 @@ class Benchmark:
         """The name, with the options that differ from the default."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
-    def about(self) -> dict[str, Any]:
-        """Return what a run's configuration says of its benchmark."""
-        return {"benchmark": self.name, "options": dict(self.options), "notes": dict(self.notes)}
+    def about(self, task: Task) -> dict[str, Any]:
+        """Return what a run's configuration says of its benchmark and of the data that was there."""
+        notes = {**self.notes, "samples": task.sizes()}
+        return {"benchmark": self.name, "options": dict(self.options), "notes": notes}
 
     def trains_like(self, name: str, options: Mapping[str, Any]) -> bool:
         """Tell whether the benchmark of that name with those options has the same originals as this one.

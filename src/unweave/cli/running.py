@@ -189,7 +189,7 @@ def run(
             checkpoint_steps=checkpoint_steps,
             watch=Watch() if watch else None,
             track=words(track),
-            about={**task_source.about(), "unweave": __version__, "torch": torch.__version__},
+            about={**task_source.about(task), "unweave": __version__, "torch": torch.__version__},
             **fast,
             **values,
         )

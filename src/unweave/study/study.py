@@ -201,7 +201,7 @@ class Work:
                 track=self.track,
                 track_folder=self.store.folder / "tracking",
                 about={
-                    **self.benchmark.about(),
+                    **self.benchmark.about(task),
                     "unweave": __version__,
                     "torch": torch.__version__,
                     "cell": describe(cell, profile_of(cell)),
