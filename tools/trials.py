@@ -216,6 +216,10 @@ def cifar(place: Place) -> Trials:
         "unweave, mirrored forget images too": {"split": mirrored},
         "mirrored too, learning_rate 0.0015": {"split": mirrored, "learning_rate": 1.5e-3},
         "mirrored too, learning_rate 0.001": {"split": mirrored, "learning_rate": 1e-3},
+        # Several batches: only samples that lack something are differentiated, and more steps cost no more.
+        "unweave, epochs 10, forget_batch 250": {"epochs": 10, "forget_batch": 250},
+        "the same, learning_rate 0.001, epochs 10": {"epochs": 10, "forget_batch": 250, "learning_rate": 1e-3},
+        "mirrored too, learning_rate 0.001, epochs 10": {"split": mirrored, "learning_rate": 1e-3, "epochs": 10},
     }
     experiments = dict(_cifar_experiments(place))
     for (variant, values), (kind, e) in itertools.product(tried.items(), experiments.items()):
