@@ -80,7 +80,7 @@ change it bends downwards only, and the inequality of the step holds as it stand
 **What a step costs**: one gradient each of an adjacent batch, some remote batches and the forget set, and where ranks
 are paired one more forward pass of the forget set. At *erase* a sample whose log-odds are above C has no part in S or
 in g. Where the forget set takes several batches, all of it is run forward first, and only the samples that lack
-something are differentiated, after the first steps about a tenth: the same step for a third of the work. Nothing is
+something are differentiated, after the first steps about a tenth: the same step for half of the work. Nothing is
 measured before the first step; no copy of the model is kept.
 """
 
