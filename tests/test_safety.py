@@ -234,7 +234,7 @@ def run_folder(tmp_path_factory):
     """The folder of a run that an audit opens, and a benchmark that loads in no time."""
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path_factory.mktemp("run") / "run"
-    unlearn(benchmark.initial(0), task.train, "original", out=folder, device="cpu", about=benchmark.about())
+    unlearn(benchmark.initial(0), task.train, "original", out=folder, device="cpu", about=benchmark.about(task))
     return folder, task
 
 
