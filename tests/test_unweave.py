@@ -18,7 +18,8 @@ CPU = torch.device("cpu")
 
 
 def settings(**values):
-    return UnweaveSettings(**({"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40} | values))
+    few = {"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40, "least_steps": 0}
+    return UnweaveSettings(**(few | values))
 
 
 def begun(model, split, chosen):
@@ -208,6 +209,13 @@ def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):
     scores = result.scores["train"]["forget"]
     assert scores["forget_bound"] == pytest.approx(bound, rel=1e-6)
     assert scores["accuracy"] <= bound < 0.1
+
+
+def test_little_adjacent_data_does_not_mean_few_steps(problem):
+    model, split = problem
+    for values, steps in (({}, 20), ({"least_steps": 90}, 90), ({"least_steps": 5}, 20), ({"epochs": 0}, 0)):
+        assert begun(model, split, settings(**values)).steps == steps
+    assert begun(model, split, settings(epochs=0, least_steps=90)).steps == 0, "none are none"
 
 
 def test_a_target_that_proves_nothing_is_refused(problem):

@@ -49,7 +49,14 @@ BASELINES = {
     "delete": BASELINE,
     "gdr": {**BASELINE, "tolerance": 1.0, "sharpness": 1.0},
     "munba": BASELINE,
-    "unweave": {"epochs": 2, "batch_size": 5, "remote_batch": 11, "forget_batch": 3, "learning_rate": 1e-2},
+    "unweave": {
+        "epochs": 2,
+        "least_steps": 0,
+        "batch_size": 5,
+        "remote_batch": 11,
+        "forget_batch": 3,
+        "learning_rate": 1e-2,
+    },
 }
 
 

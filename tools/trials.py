@@ -260,6 +260,23 @@ def _cifar_experiments(place: Place) -> Iterator[tuple[str, Experiment]]:
         yield kind, Experiment(benchmark, benchmark.load(), 0, original, place.device)
 
 
+def few(place: Place) -> Trials:
+    """Few adjacent samples, which have few batches, and so few steps unless there are some at least."""
+    for seed in SEEDS:
+        benchmark = find_benchmark("digits")
+        task = benchmark.load()
+        e = Experiment(benchmark, task, seed, benchmark.train(task, seed=seed, device="cpu", progress=False))
+        for count, least in itertools.product((20, 60, 150, len(task.train.adjacent)), (0, 50, 90)):
+            run = partial(e.run, split=partial(with_few, count), epochs=6, least_steps=least)
+            cell = {"variant": f"{count} adjacent samples, {least} steps at least", "forget": 9, "seed": seed}
+            yield cell, lambda e=e, run=run: e.scores(run())
+
+
+def with_few(count: int, split: Split) -> Split:
+    """Return the split as it is for somebody who has few of the adjacent samples."""
+    return Split(split.samples, split.forget, split.adjacent[:count], split.remote)
+
+
 def references(place: Place) -> Trials:
     """Estimates of a retrained model's forget losses; a fifth of the training part is held out."""
     yield from _references("digits", list(range(10)), place.data)

@@ -1,11 +1,11 @@
 """What we tried for the method unweave: `python tools/tried.py TABLE --out FOLDER`.
 
 Tables: ``erase`` (settings and variants at the goal erase), ``targets`` (how high the forget losses must be, all ten
-digits in turn), ``dial`` (between the goals), ``references`` (estimates of a retrained model's forget losses, and what
-comes of aiming at them; all ten digits in turn), ``fashion`` (some of the same on a small part of Fashion-MNIST, which
-needs ``--data``), ``cifar`` and ``cifar-retrain`` (both goals on CIFAR-100 at 64 px on a GPU: ``--data``,
-``--device cuda``, and ``--originals`` of ``unweave study cifar100-resnet18 --option size=64 --methods original
---keep-models all``).
+digits in turn), ``few`` (few adjacent samples), ``dial`` (between the goals), ``references`` (estimates of a retrained
+model's forget losses, and what comes of aiming at them; all ten digits in turn), ``fashion`` (some of the same on a
+small part of Fashion-MNIST, which needs ``--data``), ``cifar`` and ``cifar-retrain`` (both goals on CIFAR-100 at 64 px
+on a GPU: ``--data``, ``--device cuda``, and ``--originals`` of ``unweave study cifar100-resnet18 --option size=64
+--methods original --keep-models all``).
 FOLDER/TABLE.csv has one row for each run, FOLDER/provenance.json where they come from. What is there is not run again:
 the same command goes on where it was stopped. ``--show`` prints the tables of docs/what-we-tried.md.
 """
@@ -34,10 +34,11 @@ TABLES = {
     "dial": trials.dial,
     "references": trials.references,
     "fashion": trials.fashion,
+    "few": trials.few,
     "cifar": trials.cifar,
     "cifar-retrain": trials.cifar_retrain,
 }
-ERASE = ("erase", "targets", "cifar")  # of the goal erase
+ERASE = ("erase", "targets", "few", "cifar")  # of the goal erase
 ACCURACIES = tuple(f"{part}_{subset}" for part in ("train", "test") for subset in SUBSETS)
 COLUMNS = (
     "variant",

@@ -56,6 +56,9 @@ It does not wait for ever, for the constraint comes first: after the share p of 
 steps follow the same trust, λ = (1 − q) σ + q ρ: short repairs while remote data is hurt, and steps as long as the
 restoring ones once it is well, so that a run of few steps comes as far as it has to.
 
+A run has so many passes over the adjacent data, and no fewer than some ninety steps: whoever has few neighbours to show
+needs the steps no less, to forget and to repair.
+
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
 much of it, taught by adjacent data. There the forget data have a distribution R of log-odds, which must be estimated
 (`unweave.methods.reference`), and every forget sample gets log-odds rᵢ of R to aim at. Where the estimate is a model,
@@ -147,6 +150,9 @@ class UnweaveSettings(Settings):
         help="Remote data is hurt while its loss is higher by this share of log(classes) than at first; κ.",
     )
     epochs: int = setting(6, at_least=0, search=Multiples(0.5, 1, 2), help="Passes over the adjacent data.")
+    least_steps: int = setting(
+        90, at_least=0, help="Steps at least, where the adjacent data is so little that its epochs have fewer."
+    )
     batch_size: int = setting(128, at_least=1, help="Adjacent samples per step.")
     remote_batch: int = setting(512, at_least=1, help="Remote samples per batch.")
     remote_batches: int = setting(1, at_least=1, help="Remote batches per step, one pass at most.")
@@ -174,7 +180,7 @@ class Constrained(Phase):
         self.dial = 1.0 if settings.goal == "erase" else settings.dial
 
     def prepare(self, bench: Workbench) -> None:
-        """An epoch is one pass over the adjacent data."""
+        """An epoch is one pass over the adjacent data; to forget and to repair takes steps, however little that is."""
         super().prepare(bench)
         s = self.settings
         if s.goal == "retrain":
@@ -186,7 +192,7 @@ class Constrained(Phase):
         # The first look must see what the second would: the same samples, each by itself.
         alike = self.forget.are_at_hand and s.normalisation == "eval"
         self.looks_first = self.dial == 1 and len(self.forget) > 1 and alike
-        self.steps = s.epochs * len(self.adjacent)
+        self.steps = max(s.epochs * len(self.adjacent), s.least_steps) if s.epochs else 0
         self.chance = math.log(bench.classes(self.forget))
         if s.target <= self.chance:
             raise UsageError(
