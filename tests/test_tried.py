@@ -23,7 +23,7 @@ def tried(monkeypatch):
 @pytest.mark.parametrize(
     ("benchmark", "table"),
     [
-        *(("digits", table) for table in ("erase", "targets", "dial", "references")),
+        *(("digits", table) for table in ("erase", "targets", "few", "dial", "references")),
         ("fashion-mnist", "fashion"),
         ("cifar100-resnet18", "cifar"),
         ("cifar100-resnet18", "cifar-retrain"),
