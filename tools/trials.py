@@ -80,7 +80,8 @@ class Experiment:
         """Unlearn by the benchmark's settings and these, from the split that a function makes of the benchmark's."""
         name = method if isinstance(method, str) else "unweave"
         own = next(iter(self.benchmark.settings.get(name, {"": {}}).values()))
-        arguments = {"seed": self.seed, **self.common, **own, **values}
+        plain = {"least_steps": 0} if name == "unweave" else {}  # rows with few epochs are to have few steps
+        arguments = {"seed": self.seed, **self.common, **plain, **own, **values}
         return unlearn(model or self.original, split(self.task.train), method, **arguments)
 
     def losses(self, model: nn.Module, split: Split, *subsets: str) -> Tensor:
