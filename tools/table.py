@@ -34,8 +34,9 @@ def table(name: str) -> str:
     """
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
     apart = json.loads((RESULTS / name / "all" / "study.json").read_text())["presets"]
-    shown = ((frame.variant == "") | (frame.method != "two-stage")) if apart else frame.method != ""
-    found = frame[(frame.metric == "accuracy") & shown]
+    found = frame[frame.metric == "accuracy"]
+    if apart:
+        found = found[(found.variant == "") | (found.method != "two-stage")]
     grouped = found.groupby(["method", "profile", "variant", "split", "subset"]).value
     means, deviations, seeds = grouped.mean(), grouped.std(), grouped.count()
     paper = counterpart(name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from unweave import processes
-from unweave.engine import Checkpoints
-from unweave.errors import RunError, UsageError
+from unweave.engine import Checkpoints, CollapseError
+from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import BeforeStage2
 from unweave.files import (
     Lock,
@@ -47,6 +48,16 @@ def refuse_existing(target: Path) -> None:
     """Refuse to write where something is already."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} already exists and is not empty. Choose another --out, or remove it.")
+
+
+def check_folder(target: Path, *, resume: bool) -> None:
+    """Refuse a place where a run cannot begin, or one where there is none to go on with."""
+    refuse_existing(target)
+    work = unfinished(target)
+    if work.exists() and not resume:
+        raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
+    if resume and not work.exists():
+        raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
 
 
 def remove_folder(folder: Path) -> None:
@@ -242,3 +253,16 @@ def _files(given: Path) -> list[Path]:
     if not isinstance(names, dict) or not names:
         raise UsageError(f"{given / INDEX} has no weight_map.")
     return [inside(given, name) for name in dict.fromkeys(map(str, names.values()))]
+
+
+@contextmanager
+def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
+    """Where a run is not brought to its end, leave its folder so that it can be resumed, with the last good weights."""
+    try:
+        yield
+    except BaseException as error:
+        good = error.good if isinstance(error, CollapseError) else None
+        kept = folder.abandon(good.weights if good else None) if folder else None
+        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
+            error.args = (f"{error} The last good weights are in {kept}.",)
+        raise

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from torch import nn
 from unweave import processes, sharding
 from unweave.engine import (
     Checkpoints,
-    CollapseError,
     Computing,
     Cost,
     Guard,
@@ -32,7 +30,7 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.errors import RunError, Stopped, UsageError
+from unweave.errors import UsageError
 from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.certificate import target_of
@@ -43,6 +41,8 @@ from unweave.methods.reference import Reference, describe_reference, require_ref
 from unweave.output import (
     OutputFolder,
     between_stages,
+    check_folder,
+    left_in_order,
     load_weights,
     refuse_existing,
     remove_folder,
@@ -51,7 +51,7 @@ from unweave.output import (
 from unweave.record import Request, record_files
 from unweave.settings import Settings
 from unweave.split import Split
-from unweave.tracking import Tracking, check_trackers
+from unweave.tracking import check_trackers, tracked
 
 __all__ = [
     "Result",
@@ -199,7 +199,7 @@ def unlearn(
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
-    with _left_in_order(folder), _tracking(track, track_folder, out, config) as tell:
+    with left_in_order(folder), tracked(track, track_folder, out=out, config=config) as tell:
         guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
         history = run_phases(
             bench,
@@ -254,19 +254,6 @@ def unlearn(
     return result
 
 
-@contextmanager
-def _left_in_order(folder: OutputFolder | None) -> Iterator[None]:
-    """Where a run is not brought to its end, leave its folder so that it can be resumed, with the last good weights."""
-    try:
-        yield
-    except BaseException as error:
-        good = error.good if isinstance(error, CollapseError) else None
-        kept = folder.abandon(good.weights if good else None) if folder else None
-        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
-            error.args = (f"{error} The last good weights are in {kept}.",)
-        raise
-
-
 def check_reference(reference: Any, settings: Settings) -> None:
     """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
     if reference is None and not _aims_at_retraining(settings):
@@ -279,23 +266,6 @@ def check_reference(reference: Any, settings: Settings) -> None:
 
 def _aims_at_retraining(settings: Settings) -> bool:
     return getattr(settings, "goal", None) == "retrain"
-
-
-@contextmanager
-def _tracking(
-    track: Sequence[str],
-    folder: str | os.PathLike[str] | None,
-    out: str | os.PathLike[str] | None,
-    config: Mapping[str, Any],
-) -> Iterator[Tracking | None]:
-    if not track or not processes.is_first():
-        yield None
-        return
-    target = Path(out).resolve() if out is not None else None
-    place = Path(folder) if folder is not None else (target.parent if target else Path()) / "tracking"
-    name = target.name if target else f"{config['method']}.seed-{config['seed']}"
-    with closing(Tracking(track, name=name, folder=place, config=config)) as tracking:
-        yield tracking
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
@@ -340,14 +310,5 @@ def check_request(
     """Refuse what cannot work before any work is done; return the device."""
     where = Computing(device=device, precision=precision, compile=compile).check()
     if out is not None:
-        processes.first(lambda: _check_folder(Path(out), resume=resume))
+        processes.first(lambda: check_folder(Path(out), resume=resume))
     return where
-
-
-def _check_folder(target: Path, *, resume: bool) -> None:
-    refuse_existing(target)
-    work = unfinished(target)
-    if work.exists() and not resume:
-        raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
-    if resume and not work.exists():
-        raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")

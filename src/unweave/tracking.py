@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
+from unweave import processes
 from unweave.errors import UsageError, unknown
 
 INSTALLED_AS = {"comet_ml": "comet-ml"}  # where the package has another name than the tracker
@@ -63,6 +66,25 @@ class Tracking:
         """Let the trackers write what they hold."""
         for tracker in self.trackers:
             tracker.finish()
+
+
+@contextmanager
+def tracked(
+    trackers: Sequence[str],
+    folder: str | os.PathLike[str] | None,
+    *,
+    out: str | os.PathLike[str] | None,
+    config: Mapping[str, Any],
+) -> Iterator[Tracking | None]:
+    """Track a run while the block lasts, in the first process; nothing where no tracker is named."""
+    if not trackers or not processes.is_first():
+        yield None
+        return
+    target = Path(out).resolve() if out is not None else None
+    place = Path(folder) if folder is not None else (target.parent if target else Path()) / "tracking"
+    name = target.name if target else f"{config['method']}.seed-{config['seed']}"
+    with closing(Tracking(trackers, name=name, folder=place, config=config)) as tracking:
+        yield tracking
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
