@@ -83,6 +83,8 @@ def test_a_comparison_shows_these_numbers(name):
         ("docs/results.md", ["clinc150"]),
         ("docs/results.md", ["fashion-mnist"]),
         ("docs/results.md", ["tinyimagenet-vit"]),
+        ("docs/results.md", ["celeba-vit"]),
+        ("docs/results.md", ["toxigen-roberta"]),
         ("docs/tuning.md", ["digits", "--tuned"]),
     ],
 )

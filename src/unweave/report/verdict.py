@@ -71,12 +71,22 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
     winner = min(keeping, key=lambda group: _order(results, group))
     left = _forget(results, winner) or 0.0
     name, still = results.label(winner), _percent(left)
+    forgetting = [group for group in methods if (_forget(results, group) or 0.0) <= FORGOTTEN]
     if left <= FORGOTTEN:
         headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised (before: {before}), "
         headline += "and their neighbours stay within 2 points of the original on average."
+    elif forgetting:
+        other = min(forgetting, key=lambda group: drop(group, *RETAINED))
+        worst = max(RETAINED, key=lambda subset: drop(other, subset))
+        headline = f"No method forgets and keeps: {results.label(other)} still recognises "
+        headline += f"{_percent(_forget(results, other))} of the forget samples (before: {before}) and loses "
+        headline += f"{_points(drop(other, worst))} of {worst} accuracy; {name} keeps the neighbours and still "
+        headline += f"recognises {still}."
     else:
         headline = f"No method that keeps the neighbours forgets fully: {name} comes nearest and still recognises "
         headline += f"{still} of the forget samples (before: {before})."
+    if left > (_forget(results, original) or 0.0) / 2:  # who hardly forgot has won nothing
+        return Verdict(headline, _groups_of_loss(results, methods, original))
     others = [group for group in methods if group != winner]
     return Verdict(headline, [_kept(results, winner, original), *_groups_of_loss(results, others, original)], winner)
 
