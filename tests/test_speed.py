@@ -321,6 +321,52 @@ def test_batches_share_a_pass_where_that_changes_nothing(data, named):
             assert torch.allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize(("most", "at_once", "passes"), [(4, 0, 5), (8, 0, 3), (4, 512, 1)])
+def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
+    """The size that is asked for; on CUDA more, for there a small pass takes as long as a large one."""
+    model = Counting(5, 3)
+    bench = Workbench(model.eval(), split, device=CPU)
+    assert bench.at_once == 0
+    bench.at_once = at_once
+    batches = bench.batches("remote", size=4)
+    ran = []
+    model.register_forward_pre_hook(lambda *_: ran.append(1))
+    groups = list(bench.losses_in_passes(batches.several(0, 5), most=most))
+    assert len(ran) == len(groups) == passes
+    model.train()  # where samples may depend on each other
+    assert len(list(bench.losses_in_passes(batches.several(0, 5), most=most))) == 5
+    pairs = [pair for group in groups for pair in group]
+    assert [batch.rows.tolist() for batch, _ in pairs] == [batches[n].rows.tolist() for n in range(5)]
+    for batch, losses in pairs:
+        assert torch.allclose(losses, bench.losses(batch))
+
+
+def test_batches_of_two_lengths_take_two_passes():
+    """Padding is cut to a batch's longest sentence, so batches of one subset differ in shape."""
+
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(9, 3)
+
+        def forward(self, input_ids, attention_mask):
+            ran.append(tuple(input_ids.shape))
+            return (self.table(input_ids) * attention_mask[..., None]).sum(1)
+
+    ran = []
+    ids = torch.randint(1, 9, (60, 32), generator=torch.Generator().manual_seed(0))
+    ids[:20, 16:] = 0  # the forget sentences are short
+    words = {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": torch.arange(60) % 3}
+    bench = Workbench(Mean().eval(), Split(words, range(20), range(20, 40), range(40, 60)), device=CPU)
+    short, long = (bench.batches(subset, size=5) for subset in ("forget", "remote"))
+    batches = [short[0], long[0], short[1], long[1]]
+    ran.clear()
+    together = bench.losses_together(*batches)
+    assert ran == [(10, 16), (10, 32)]
+    for losses, batch in zip(together, batches, strict=True):
+        assert torch.allclose(losses, bench.losses(batch))
+
+
 class Counting(nn.Linear):
     """Counts the samples that went through."""
 

@@ -20,7 +20,7 @@ from unweave import exchange, sharding
 from unweave.data import Batch, Data, labels_of, require_known_labels
 from unweave.devices import reading
 from unweave.engine import process_memory
-from unweave.engine.batches import Batches, derive_seed
+from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiled import Compile, Forwards
 from unweave.engine.device_memory import limited_to, parse_bytes
 from unweave.engine.micro_batches import MicroBatches
@@ -41,6 +41,7 @@ from unweave.trees import join, shapes
 
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
+AT_ONCE = 512  # samples of small batches in one pass of a CUDA device
 
 
 @dataclass
@@ -92,6 +93,7 @@ class Workbench:
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         self.forwards = Forwards("off" if self.sharded else compile, device)
+        self.at_once = AT_ONCE if device.type == "cuda" else 0
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise UsageError(
@@ -150,17 +152,33 @@ class Workbench:
         return not self.model.training and self.own_loss
 
     def losses_together(self, *batches: Batch) -> list[Tensor]:
-        """Return the losses of several batches, from one forward pass where that changes nothing.
+        """Return the losses of several batches, from one forward pass for each shape where that changes nothing.
 
-        It would in training mode, where samples of a batch depend on each other; it might with a loss that is not
-        ours; and it cannot be where shapes differ.
+        It would in training mode, where samples of a batch depend on each other; and it might with a loss that is not
+        ours.
         """
-        if not self.shares_passes or len({shapes(batch.data) for batch in batches}) > 1:
+        if not self.shares_passes:
             return [self.losses(batch) for batch in batches]
-        total = sum(map(len, batches))
-        mine = self._run_mine(self.loss, join([batch.data for batch in batches]), None, total=total)
-        parts = mine.split([batch.part.size if batch.part else len(batch) for batch in batches])
-        return [exchange.gathered(some, batch.part) for some, batch in zip(parts, batches, strict=True)]
+        alike: dict[Any, list[int]] = {}
+        for place, batch in enumerate(batches):
+            alike.setdefault(shapes(batch.data), []).append(place)
+        found: dict[int, Tensor] = {}
+        for places in alike.values():
+            some = [batches[place] for place in places]
+            mine = self._run_mine(self.loss, join([one.data for one in some]), None, total=sum(map(len, some)))
+            parts = mine.split([one.part.size if one.part else len(one) for one in some])
+            for place, one, part in zip(places, some, parts, strict=True):
+                found[place] = exchange.gathered(part, one.part)
+        return [found[place] for place in range(len(batches))]
+
+    def losses_in_passes(self, batches: Iterable[Batch], *, most: int) -> Iterator[list[tuple[Batch, Tensor]]]:
+        """Yield batches with their losses, those that share a forward pass together: ``most`` samples, or one batch.
+
+        A CUDA device gets some hundred at a time, however few are asked for: a small pass takes as long as a large one,
+        which is the time to tell the device what to do. Where its memory is too small for them, they are cut again.
+        """
+        for group in grouped(batches, most=max(most, self.at_once) if self.shares_passes else 0):
+            yield list(zip(group, self.losses_together(*group), strict=True))
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""

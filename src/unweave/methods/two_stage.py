@@ -45,7 +45,6 @@ from torch import Tensor, nn
 from unweave.data import Batch
 from unweave.devices import reading
 from unweave.engine import Batches, Logged, Phase, Workbench
-from unweave.engine.batches import grouped
 from unweave.losses import clipped, squared_wasserstein
 from unweave.methods.descent import OptimizerName, make_optimizer
 from unweave.methods.method import Method
@@ -231,26 +230,28 @@ class Stage2(Phase):
         return {name: torch.stack(values).mean() for name, values in self.logged.items()}
 
     def _means(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield the mean loss of each batch."""
-        for batch in batches:
-            mean = self.bench.losses(batch).mean()
-            self._log(name, mean)
-            yield mean
+        """Yield the mean loss of each batch; of batches that share a pass, the sum of these."""
+        for group in self._passes(batches):
+            means = [losses.mean() for _, losses in group]
+            for mean in means:
+                self._log(name, mean)
+            yield torch.stack(means).sum()
 
     def _protected(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before.
-
-        Batches that are no larger together than a remote batch share a pass, and then come as their sum.
-        """
-        s, bench = self.settings, self.bench
-        for group in grouped(batches, most=s.stage2_remote_batch if bench.shares_passes else 0):
+        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before; summed likewise."""
+        s = self.settings
+        for group in self._passes(batches):
             objectives = []
-            for batch, losses in zip(group, bench.losses_together(*group), strict=True):
+            for batch, losses in group:
                 distance = squared_wasserstein(losses, self._reference_losses(batch))
                 self._log(f"{name}_loss", losses.mean())
                 self._log("squared_wasserstein" if name == "forget" else f"{name}_squared_wasserstein", distance)
                 objectives.append(s.mean_sign * (1 - s.alpha) * losses.mean() + s.alpha * distance)
             yield torch.stack(objectives).sum()
+
+    def _passes(self, batches: Iterator[Batch]) -> Iterator[list[tuple[Batch, Tensor]]]:
+        """Yield batches with their losses. Those that are no larger together than a remote batch share a pass."""
+        return self.bench.losses_in_passes(batches, most=self.settings.stage2_remote_batch)
 
     def _reference_losses(self, batch: Batch) -> Tensor:
         if isinstance(self.reference, Tensor):
