@@ -238,6 +238,30 @@ def test_several_seeds_judge_by_their_mean(tmp_path):
     assert models == {"original.seed-100.safetensors", "original.seed-101.safetensors"}
 
 
+def test_a_trial_that_is_clearly_behind_is_not_run_with_every_seed(tmp_path, monkeypatch):
+    def tuned(name, behind):
+        monkeypatch.setattr(importlib.import_module("unweave.tuning.tune"), "BEHIND", behind)
+        tune(SOURCE, tmp_path / name, methods=["ga", "ft"], trials=8, seeds=3, device="cpu")
+        return rows(tmp_path / name), json.loads((tmp_path / name / "best.json").read_text())["methods"]
+
+    (raced, best), (whole, expected) = tuned("raced", 0.05), tuned("whole", 2.0)
+    assert {row["seeds"] for row in whole} == {"3"}
+    assert {row["seeds"] for row in raced if row["origin"] != "searched"} == {"3"}
+    behind = [row for row in raced if row["seeds"] in ("1", "2")]
+    assert behind
+    for row in behind:
+        before = [r for r in raced if r["method"] == row["method"] and int(r["trial"]) < int(row["trial"])]
+        rival = max(before, key=lambda r: float(r["score"]))
+        assert rival["seeds"] == "3"
+        assert float(row["score"]) < float(rival["score"]) - 0.05
+        in_full = next(r for r in whole if (r["method"], r["trial"]) == (row["method"], row["trial"]))
+        if in_full["settings"] == row["settings"]:  # the sampler learns from scores, so later trials may differ
+            assert int(row["sample_gradients"]) < int(in_full["sample_gradients"])
+    for method, entry in best.items():
+        assert entry["cost"]["sample_gradients"] <= expected[method]["cost"]["sample_gradients"]
+        assert entry["score"] == pytest.approx(expected[method]["score"], abs=0.05)
+
+
 def test_a_model_that_never_saw_the_forget_data_is_the_measure_of_the_goal_retrain(tmp_path):
     tune(SOURCE, tmp_path / "t", methods=["ft"], trials=1, goal="retrain", device="cpu")
     assert {path.name for path in (tmp_path / "t" / "models").iterdir()} == {

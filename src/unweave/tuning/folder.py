@@ -31,7 +31,7 @@ from unweave.tuning.searches import Tried
 from unweave.tuning.space import DEFAULT, PAPER
 
 COLUMNS = (
-    *("method", "trial", "origin", "score", "standard_error", *SUBSETS),
+    *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
     *("seconds", "sample_gradients", "error", "settings"),
 )
 
@@ -146,7 +146,7 @@ def _table(every: Mapping[str, Sequence[Tried]]) -> str:
         for trial in tried:
             different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
             row = {name: value for name, value in asdict(trial).items() if name in COLUMNS}
-            row |= {"standard_error": trial.standard_error, **trial.accuracy}
+            row |= {"standard_error": trial.standard_error, "seeds": len(trial.scores), **trial.accuracy}
             writer.writerow(row | {"settings": json.dumps(different, sort_keys=True)})
     return file.getvalue()
 

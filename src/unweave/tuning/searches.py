@@ -28,7 +28,7 @@ class Outcome:
     What a failed trial cost in sample gradients is not known.
     """
 
-    score: float = WORST  # the mean of the scores
+    score: float = WORST  # the mean of the scores, estimated where not every seed was run
     scores: Sequence[float] = ()  # by seed
     accuracy: Mapping[str, float] = field(default_factory=dict)  # by subset
     seconds: float = 0.0
@@ -87,6 +87,14 @@ class MethodSearch:
         """Return the trials that are over, in order."""
         trials = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
         return [Tried(**trial.user_attrs["tried"]) for trial in trials]
+
+    def rival(self, tried: Tried) -> Tried | None:
+        """Return the best trial so far, if a trial that is clearly behind it need not be run to its end.
+
+        The default, and what the paper prints, are run with every seed: others are measured by them.
+        """
+        best = max(self.tried(), key=lambda trial: trial.score, default=None)
+        return best if best is not None and best.scores and tried.origin not in (DEFAULT, PAPER) else None
 
     def ask(self) -> tuple[Any, Tried]:
         """Begin the next trial: return Optuna's and ours, which waits for its outcome."""

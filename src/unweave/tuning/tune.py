@@ -35,6 +35,7 @@ from unweave.tuning.space import Space, tuned_methods
 
 SEED = 100  # none of those that results are reported for
 TRAINED_ON = {"original": SUBSETS, "retrained": RETAINED}
+BEHIND = 0.05  # of the score: who is so far behind the best after some of the seeds is not run with the others
 
 
 def tune(
@@ -56,7 +57,8 @@ def tune(
     """Try as many settings of each method, judge them by the goal on held-out training data, and keep the best.
 
     With several ``seeds``, counted from ``seed``, every trial is run with each, on an original of its own that other
-    data is held out from; the mean of the scores counts.
+    data is held out from; the mean of the scores counts. A trial that is clearly behind the best of its method after
+    some of the seeds is not run with the others: its score is the best's, less what it was behind.
 
     Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
     with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
@@ -196,29 +198,34 @@ class Work:
             with claim.working():
                 trial, tried = search.ask()
                 self.progress.begin(tried)
-                tried = self._judged(tried, bases)
+                tried = self._judged(tried, bases, rival=search.rival(tried))
                 search.tell(trial, tried)
         self.progress.end(tried)
         return True
 
-    def _judged(self, tried: Tried, bases: Sequence[Base]) -> Tried:
+    def _judged(self, tried: Tried, bases: Sequence[Base], *, rival: Tried | None) -> Tried:
         """Run a trial with every seed, and judge it on the data that was held out from that; means count."""
         begun = time.perf_counter()
-        found, gradients = [], 0
+        every: list[dict[str, float]] = []
+        scores: list[float] = []
+        gradients, ahead = 0, 0.0
         try:
             for base in bases:
                 result = self._unlearned(tried, base)
                 gradients += result.cost.sample_gradients
-                found.append(self._answers(result.model, base.task))
+                answers = self._answers(result.model, base.task)
+                every.append(accuracies(answers))
+                scores.append(GOALS[self.tuning.goal].score(answers, base.beside))
+                ahead = statistics.fmean(rival.scores[: len(scores)]) - statistics.fmean(scores) if rival else 0.0
+                if ahead > BEHIND:
+                    break
         except RunError as error:
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
-        objective = GOALS[self.tuning.goal]
-        every = [accuracies(answers) for answers in found]
-        scores = [objective.score(answers, base.beside) for answers, base in zip(found, bases, strict=True)]
+        cut_short = len(scores) < len(bases)  # then no mean to compare: what can be reached differs from seed to seed
         return dataclasses.replace(
             tried,
-            score=statistics.fmean(scores),
+            score=rival.score - ahead if rival and cut_short else statistics.fmean(scores),
             scores=scores,
             accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
             seconds=round(time.perf_counter() - begun, 3),
