@@ -85,7 +85,7 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
     else:
         headline = f"No method that keeps the neighbours forgets fully: {name} comes nearest and still recognises "
         headline += f"{still} of the forget samples (before: {before})."
-    if left > (_forget(results, original) or 0.0) / 2:  # who hardly forgot has won nothing
+    if left > max(FORGOTTEN, (_forget(results, original) or 0.0) / 2):  # who hardly forgot has won nothing
         return Verdict(headline, _groups_of_loss(results, methods, original))
     others = [group for group in methods if group != winner]
     return Verdict(headline, [_kept(results, winner, original), *_groups_of_loss(results, others, original)], winner)

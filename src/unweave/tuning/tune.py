@@ -28,7 +28,7 @@ from unweave.study.processes import dead, started, still_running
 from unweave.study.study import PATIENCE
 from unweave.tuning.folder import Folder
 from unweave.tuning.held_out import carve
-from unweave.tuning.objectives import GOALS, Answers, accuracies, check_goal
+from unweave.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
 from unweave.tuning.progress import Progress
 from unweave.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
 from unweave.tuning.space import Space, tuned_methods
@@ -225,7 +225,7 @@ class Work:
         cut_short = len(scores) < len(bases)  # then no mean to compare: what can be reached differs from seed to seed
         return dataclasses.replace(
             tried,
-            score=rival.score - ahead if rival and cut_short else statistics.fmean(scores),
+            score=max(WORST, rival.score - ahead) if rival and cut_short else statistics.fmean(scores),
             scores=scores,
             accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
             seconds=round(time.perf_counter() - begun, 3),
