@@ -7,11 +7,12 @@ gradients). The engine keeps the history, shows progress, writes checkpoints and
 from unweave.engine.batches import Batches
 from unweave.engine.checkpoint import Checkpoints
 from unweave.engine.computing import Computing
+from unweave.engine.cost import Cost
 from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.phase import Logged, Phase
-from unweave.engine.workbench import Cost, Workbench
+from unweave.engine.workbench import Workbench
 
 __all__ = [
     "Batches",

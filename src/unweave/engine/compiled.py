@@ -70,7 +70,7 @@ class Forwards:
 
     def __init__(self, mode: Compile, device: torch.device) -> None:
         self.mode, self.device = mode, device
-        self._compiled: dict[nn.Module, nn.Module] = {}
+        self._compiled: dict[nn.Module, Any] = {}
         self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # models come and go
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
@@ -167,7 +167,7 @@ class Forwards:
         self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, variant: Variant
     ) -> Tensor:
         if model not in self._compiled:
-            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)  # type: ignore[assignment]
+            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)
         compiled = self._compiled[model]
         if variant in self._known:
             return function(compiled, data)

@@ -12,11 +12,12 @@ from torch import Tensor
 from unweave import exchange, processes, sharding
 from unweave.engine.batches import derive_seed
 from unweave.engine.checkpoint import Checkpoint, Checkpoints
+from unweave.engine.cost import Cost
 from unweave.engine.guard import CollapseError, Guard
 from unweave.engine.history import History, Tell
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress import ProgressLine
-from unweave.engine.workbench import Cost, Workbench
+from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.randomness import own_random_numbers, seed_everything
 
@@ -79,7 +80,7 @@ class _Run:
         """Run everything, or what a checkpoint left to do."""
         if done:
             self._restore(done)
-        with own_random_numbers(self.bench.device), self.bench.clock(), self.line:
+        with own_random_numbers(self.bench.device), self.bench.working(), self.line:
             for index, phase in enumerate(self.phases):
                 if done and index < done.phase:
                     continue
@@ -132,7 +133,7 @@ class _Run:
         for number, phase in enumerate(self.phases[: index + 1]):
             tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
         self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
-        bench.tick()
+        bench.meter.tick()
         extra = {
             "history": self.history.rows,
             "cost": bench.cost.to_dict(),
@@ -149,7 +150,7 @@ class _Run:
             )
         try:
             sharding.load(self.bench.model, _under("model.", done))
-            self.bench.cost = Cost(**done.extra["cost"])
+            self.bench.meter.cost = Cost(**done.extra["cost"])
             if self.guard and done.extra["guard"]:
                 self.guard.load_state(done.extra["guard"])
             for number, phase in enumerate(self.phases[: done.phase + 1]):

@@ -7,10 +7,8 @@ are in one place.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
@@ -19,9 +17,9 @@ from torch import Tensor, nn
 from unweave import exchange, sharding
 from unweave.data import Batch, Data, labels_of, require_known_labels
 from unweave.devices import reading
-from unweave.engine import process_memory
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiled import Compile, Forwards
+from unweave.engine.cost import Cost, Meter
 from unweave.engine.device_memory import limited_to, parse_bytes
 from unweave.engine.micro_batches import MicroBatches
 from unweave.engine.precision import (
@@ -42,21 +40,6 @@ from unweave.trees import join, shapes
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
 AT_ONCE = 512  # samples of small batches in one pass of a CUDA device
-
-
-@dataclass
-class Cost:
-    """What a run took. A resumed run adds to what its earlier part took."""
-
-    seconds: float = 0.0
-    sample_forwards: int = 0
-    sample_gradients: int = 0
-    peak_memory_bytes: int | None = None  # of the device; None where the device does not tell
-    process_memory_bytes: int | None = None  # the process's peak, what it held before included; None where unknown
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
 
 
 class Workbench:
@@ -93,7 +76,8 @@ class Workbench:
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         self.forwards = Forwards("off" if self.sharded else compile, device)
-        self.at_once = AT_ONCE if device.type == "cuda" else 0
+        # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
+        self.at_once = AT_ONCE if device.type == "cuda" and not self.sharded else 0
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise UsageError(
@@ -104,9 +88,8 @@ class Workbench:
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
         self.statistics = SharedStatistics(model)
-        self.cost = Cost()
+        self.meter = Meter(device)
         self._classes: int | None = None
-        self._ticked = time.perf_counter()
 
     # Data
 
@@ -300,45 +283,19 @@ class Workbench:
         self.model.train(mode == "train")
 
     @contextmanager
-    def clock(self) -> Iterator[None]:
-        """Add the time and the peak memory of what happens inside to the cost; let products use TF32 on CUDA."""
-        self._start_clock()
-        try:
-            with fast_products(self.device, self.precision), limited_to(self.max_memory, self.device):
-                yield
-        finally:
-            self._stop_clock()
-
-    @contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Leave what happens inside out of the cost: somebody is only looking."""
-        self._stop_clock()
-        try:
+    def working(self) -> Iterator[None]:
+        """Measure what happens inside; let products use TF32 on CUDA, and take no more memory there than allowed."""
+        with (
+            self.meter.running(),
+            fast_products(self.device, self.precision),
+            limited_to(self.max_memory, self.device),
+        ):
             yield
-        finally:
-            self._start_clock()
 
-    def _start_clock(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        process_memory.reset()
-        self._ticked = time.perf_counter()
-
-    def _stop_clock(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.tick()
-
-    def tick(self) -> None:
-        """Bring time and peak memory of the cost up to now."""
-        now = time.perf_counter()
-        self.cost.seconds += now - self._ticked
-        self._ticked = now
-        if self.device.type == "cuda":
-            peak = torch.cuda.max_memory_allocated(self.device)
-            self.cost.peak_memory_bytes = max(peak, self.cost.peak_memory_bytes or 0)
-        if (held := process_memory.peak()) is not None:
-            self.cost.process_memory_bytes = max(held, self.cost.process_memory_bytes or 0)
+    @property
+    def cost(self) -> Cost:
+        """What the work has taken so far."""
+        return self.meter.cost
 
     def _count_classes(self, rows: Tensor) -> int:
         if self._classes is None:

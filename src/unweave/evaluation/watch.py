@@ -63,7 +63,7 @@ class Watcher:
         if not self.watch.is_due(step, steps=phase.steps):
             return {}
         bench = phase.bench
-        with bench.uncounted(), own_random_numbers(bench.device):
+        with bench.meter.paused(), own_random_numbers(bench.device):
             return self.look(bench.model, bench.device, bench.precision)
 
     def look(self, model: nn.Module, device: torch.device, precision: Precision) -> Logged:

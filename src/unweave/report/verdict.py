@@ -57,16 +57,22 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
         return lost(results, group, original, subsets)
 
     keeping = [g for g in methods if drop(g, "adjacent") <= KEPT + SAME and drop(g, *RETAINED) <= COLLAPSE + SAME]
+
+    def gentlest(among: list[Group]) -> tuple[Group, str, str]:
+        """Return who loses least, of which subset it loses most, and how much that is."""
+        found = min(among, key=lambda group: drop(group, *RETAINED))
+        worst = max(RETAINED, key=lambda subset: drop(found, subset))
+        return found, worst, f"{_points(drop(found, worst))} of {worst} accuracy"
+
     before = _percent(_forget(results, original))
     if not keeping:
-        least = min(methods, key=lambda group: drop(group, *RETAINED))
-        worst = max(RETAINED, key=lambda subset: drop(least, subset))
+        least, worst, loss = gentlest(methods)
         name, what = results.label(least), "the neighbours" if worst == "adjacent" else "the rest"
         who = f"{name} does not keep {what}: it"
         if len(methods) > 1:
             who = f"No method keeps {what}: the gentlest, {name},"
-        loss, still = _points(drop(least, worst)), _percent(_forget(results, least))
-        headline = f"{who} loses {loss} of {worst} accuracy and still recognises {still} of the forget samples."
+        still = _percent(_forget(results, least))
+        headline = f"{who} loses {loss} and still recognises {still} of the forget samples."
         return Verdict(headline, _groups_of_loss(results, methods, original))
     winner = min(keeping, key=lambda group: _order(results, group))
     left = _forget(results, winner) or 0.0
@@ -76,12 +82,10 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
         headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised (before: {before}), "
         headline += "and their neighbours stay within 2 points of the original on average."
     elif forgetting:
-        other = min(forgetting, key=lambda group: drop(group, *RETAINED))
-        worst = max(RETAINED, key=lambda subset: drop(other, subset))
+        other, _, loss = gentlest(forgetting)
         headline = f"No method forgets and keeps: {results.label(other)} still recognises "
-        headline += f"{_percent(_forget(results, other))} of the forget samples (before: {before}) and loses "
-        headline += f"{_points(drop(other, worst))} of {worst} accuracy; {name} keeps the neighbours and still "
-        headline += f"recognises {still}."
+        headline += f"{_percent(_forget(results, other))} of the forget samples (before: {before}) and loses {loss}; "
+        headline += f"{name} keeps the neighbours and still recognises {still}."
     else:
         headline = f"No method that keeps the neighbours forgets fully: {name} comes nearest and still recognises "
         headline += f"{still} of the forget samples (before: {before})."

@@ -1,0 +1,76 @@
+"""What a run takes: time, samples run forward and differentiated, memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from unweave.engine import process_memory
+
+
+@dataclass
+class Cost:
+    """What a run took. A resumed run adds to what its earlier part took."""
+
+    seconds: float = 0.0
+    sample_forwards: int = 0
+    sample_gradients: int = 0
+    peak_memory_bytes: int | None = None  # of the device; None where the device does not tell
+    process_memory_bytes: int | None = None  # the process's peak, what it held before included; None where unknown
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+class Meter:
+    """Measures time and memory while a run works. Samples are counted by who runs them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.cost = device, Cost()
+        self._ticked = time.perf_counter()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Add the time and the peak memory of what happens inside to the cost."""
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave what happens inside out of the cost: somebody is only looking."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._start()
+
+    def tick(self) -> None:
+        """Bring time and peak memory of the cost up to now."""
+        now = time.perf_counter()
+        self.cost.seconds += now - self._ticked
+        self._ticked = now
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device)
+            self.cost.peak_memory_bytes = max(peak, self.cost.peak_memory_bytes or 0)
+        if (held := process_memory.peak()) is not None:
+            self.cost.process_memory_bytes = max(held, self.cost.process_memory_bytes or 0)
+
+    def _start(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        process_memory.reset()
+        self._ticked = time.perf_counter()
+
+    def _stop(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.tick()
