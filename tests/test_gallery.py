@@ -84,6 +84,7 @@ def test_a_comparison_shows_these_numbers(name):
         ("docs/results.md", ["fashion-mnist"]),
         ("docs/results.md", ["tinyimagenet-vit"]),
         ("docs/results.md", ["celeba-vit"]),
+        ("docs/results.md", ["cifar100-vit"]),
         ("docs/results.md", ["toxigen-roberta"]),
         ("docs/tuning.md", ["digits", "--tuned"]),
     ],
