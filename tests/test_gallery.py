@@ -75,6 +75,8 @@ def test_a_comparison_shows_these_numbers(name):
 @pytest.mark.parametrize(
     ("page", "words"),
     [
+        ("README.md", ["--overview"]),
+        ("docs/results.md", ["--overview"]),
         ("README.md", ["digits"]),
         ("README.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18"]),

@@ -1,8 +1,8 @@
 """Print the main table of a published study, the paper's numbers in brackets: `python tools/table.py NAME`.
 
 With ``--variants``: the method's variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned
-and the settings that come with the package. README.md, docs/results.md and docs/tuning.md hold the output word for
-word; a test compares them.
+and the settings that come with the package. `python tools/table.py --overview`: every benchmark in a line. README.md,
+docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,16 @@ RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tu
 GALLERY = ROOT / "docs" / "gallery"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
+BENCHMARKS = {
+    "cifar100-resnet18": "CIFAR-100, ResNet-18 at 224 px: aquarium fish",
+    "cifar100-vit": "CIFAR-100, small transformer: aquarium fish",
+    "tinyimagenet-vit": "Tiny-ImageNet (a fifth), small transformer: dogs",
+    "celeba-vit": "CelebA (a thirteenth), small transformer: some faces of a class",
+    "toxigen-roberta": "ToxiGen (annotated), MPNet: sentences with biased labels",
+    "clinc150": "CLINC150, MiniLM: one intent",
+    "fashion-mnist": "Fashion-MNIST, small CNN: sandals",
+    "digits": "Digits, small CNN: nines",
+}
 HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" for split, subset in CELLS)
 
 
@@ -100,15 +110,39 @@ def tuned_table(name: str) -> str:
     return "\n".join(lines)
 
 
-def scores(study: Path) -> dict[str, list[float]]:
-    """Return the objective of *erase* on test data, by method, of every seed."""
+def scores(study: Path, profile: str = "") -> dict[str, list[float]]:
+    """Return the objective of *erase* on test data, by method, of every seed; with several profiles, of one of them."""
     frame = pd.read_parquet(study / "results.parquet")
     plain = frame[(frame.metric == "accuracy") & (frame.variant == "") & (frame.split == "test")]
+    if profile:
+        plain = plain[(plain.profile == profile) | (plain.method == "original")]
     of = {run: dict(zip(rows.subset, rows.value, strict=True)) for run, rows in plain.groupby(["method", "seed"])}
     found: dict[str, list[float]] = {}
     for (method, seed), accuracy in of.items():
         found.setdefault(method, []).append(erase_score(accuracy, of["original", seed]))
     return found
+
+
+def overview() -> str:
+    """Return every benchmark in a line: accuracies on unseen data of the original, and of the methods at their best."""
+    columns = ("before", "the best of the ten other methods", "two-stage", "`unweave`, its defaults")
+    lines = [f"| forget (trained) · adjacent · remote | {' | '.join(columns)} |", "|---" * 5 + "|"]
+    for name, words in BENCHMARKS.items():
+        frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
+        found = frame[(frame.metric == "accuracy") & (frame.variant == "")]
+        best: dict[str, tuple[float, str, str]] = {}
+        for (method, profile), rows in found.groupby(["method", "profile"]):
+            column = method if method in ("original", "two-stage", "unweave", "retrain") else "others"
+            if column == "unweave" and profile != "default":
+                continue
+            mean = 100 * rows.groupby(["split", "subset"]).value.mean()
+            own = statistics.fmean(scores(RESULTS / name / "all", profile)[method])
+            cell = f"{mean['test', 'forget']:.0f} ({mean['train', 'forget']:.0f})"
+            cell += "".join(f" · {mean['test', subset]:.0f}" for subset in ("adjacent", "remote"))
+            best[column] = max(best.get(column, (-1.0, "", "")), (own, method, cell))
+        before, others, stages, ours = (best[key] for key in ("original", "others", "two-stage", "unweave"))
+        lines.append(f"| {words} | {before[2]} | {others[2]} {others[1]} | {stages[2]} | {ours[2]} |")
+    return "\n".join(lines)
 
 
 def _spread(values: list[float]) -> str:
@@ -117,4 +151,4 @@ def _spread(values: list[float]) -> str:
 
 if __name__ == "__main__":
     KINDS = {"--tuned": tuned_table, "--variants": variants_table}
-    print(KINDS.get(sys.argv[-1], table)(sys.argv[1]))
+    print(overview() if sys.argv[1:] == ["--overview"] else KINDS.get(sys.argv[-1], table)(sys.argv[1]))
