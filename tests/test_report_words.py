@@ -63,8 +63,9 @@ def test_who_pays_with_remote_data_does_not_keep(tmp_path):
     """The neighbours alone are not all that is to be kept."""
     methods = {("original", ""): (1.0, 0.9, 0.9), ("greedy", ""): (0.0, 0.95, 0.75), ("gentle", ""): (0.3, 0.9, 0.9)}
     found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
-    assert found.headline.startswith("No method forgets and keeps: greedy still recognises 0.")
-    assert "points of remote accuracy; gentle keeps the neighbours and still recognises" in found.headline
+    assert found.headline.startswith("No method forgets and keeps: greedy forgets and loses 15.")
+    assert "points of remote accuracy, with 0." in found.headline
+    assert "recognised (before: 100.0%); gentle keeps the neighbours and still recognises" in found.headline
     assert found.winner is not None
     assert found.winner.method == "gentle"
     assert dict(found.points)["Collapsed"].startswith("greedy loses")
@@ -78,7 +79,7 @@ def test_who_hardly_forgot_has_won_nothing(tmp_path):
     """To keep everything is no merit of a method that does nothing."""
     methods = {("original", ""): (1.0, 0.9, 0.9), ("idle", ""): (0.99, 0.9, 0.9), ("thorough", ""): (0.0, 0.8, 0.9)}
     found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
-    assert "thorough still recognises 0." in found.headline
+    assert "thorough forgets and loses 10." in found.headline
     assert "idle keeps the neighbours and still recognises 99." in found.headline
     assert found.winner is None
     assert {"Kept", "Cost"}.isdisjoint(dict(found.points))

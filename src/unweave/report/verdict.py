@@ -83,8 +83,8 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
         headline += "and their neighbours stay within 2 points of the original on average."
     elif forgetting:
         other, _, loss = gentlest(forgetting)
-        headline = f"No method forgets and keeps: {results.label(other)} still recognises "
-        headline += f"{_percent(_forget(results, other))} of the forget samples (before: {before}) and loses {loss}; "
+        headline = f"No method forgets and keeps: {results.label(other)} forgets and loses {loss}, with "
+        headline += f"{_percent(_forget(results, other))} of the forget samples recognised (before: {before}); "
         headline += f"{name} keeps the neighbours and still recognises {still}."
     else:
         headline = f"No method that keeps the neighbours forgets fully: {name} comes nearest and still recognises "
