@@ -88,7 +88,7 @@ WITHOUT_MOMENTUM = {**TWO_STAGE, "stage2_learning_rate": 1e-3}
 SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
-    "unweave": {"default": {"epochs": 20, "batch_size": 64, "remote_batch": 256}},  # a hundred steps
+    "unweave": {"default": {"epochs": 20, "batch_size": 64, "remote_batch": 256}},  # 140 steps
     # The rest: official algorithms, values from a small grid on held-out training data, by the rule of `unweave tune`.
     "ft": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
     "ga": {"official": {"optimizer": "adam", "learning_rate": 2e-4, "epochs": 7, "batch_size": 64}},
