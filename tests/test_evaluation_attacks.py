@@ -164,6 +164,19 @@ def test_the_attack_finds_members_and_over_forgetting():
     assert erased["train", "forget", "mia_population_balanced_accuracy"].value > 0.9
 
 
+def test_a_feature_that_is_the_same_for_all_says_nothing():
+    """Where everything is predicted right, a tie must not pass for perfect forgetting."""
+    from unweave.evaluation.membership import BLIND, membership_metrics
+
+    found = {m.place: m for m in membership_metrics(observed(train=(12, 12, 12), test=(9, 9, 9)))}
+    for place in (("train", "forget"), ("train", "adjacent"), ("test", "forget")):
+        metric = found[*place, "mia_svc_correctness"]
+        assert metric.value is None
+        assert metric.note == BLIND
+    assert found["train", "forget", "mia_svc_correctness_auc"].value is None
+    assert found["train", "forget", "mia_population_auc"].value > 0.9
+
+
 def test_the_order_of_samples_does_not_matter():
     from unweave.evaluation.membership import membership_metrics
 

@@ -190,6 +190,18 @@ def test_a_reference_model_is_made_as_sure_as_the_original(problem):
     torch.testing.assert_close(found, forget_losses(model, split).detach())
 
 
+@pytest.mark.parametrize("kind", ["model", "split"])
+def test_to_measure_the_reference_moves_no_statistics(problem, kind):
+    model, split = problem
+    normalised = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
+    bench = bench_of(normalised, split, model if kind == "model" else split)
+    bench.mode("train")
+    before = normalised[1].running_mean.clone()
+    reference_losses(bench, bench.batches("forget", size=8))
+    assert torch.equal(normalised[1].running_mean, before)
+    assert normalised.training
+
+
 def test_held_out_data_gives_the_originals_losses_on_its_adjacent_samples(problem):
     model, split = problem
     inputs, labels = torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3

@@ -198,6 +198,41 @@ def test_the_bound_holds_at_every_step(problem):
     assert logged["forget_bound"] < 1
 
 
+def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
+    """That a low cross-entropy is needed to be right is true of no other loss, such as one with smoothed labels."""
+    model, split = problem
+
+    def smoothed(model, batch):
+        return nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=0.2, reduction="none")
+
+    phase = Constrained(settings(target=6.0, reach=0.05))
+    bench = Workbench(model, split, device=CPU, loss=smoothed)
+    phase.prepare(bench)
+    phase.begin()
+    first = {name: value.item() for name, value in phase.step(0).items()}
+    for number in range(1, 40):
+        last = phase.step(number)
+    assert "forget_bound" not in last
+    assert last["shortfall"] < 0.5 * first["shortfall"]
+    assert last["forget_loss"] > first["forget_loss"]
+
+
+def test_a_loss_of_ones_own_may_know_no_classes():
+    """A model with one output, such as of two classes: its loss is the user's."""
+    torch.manual_seed(0)
+    split = Split((torch.randn(24, 3), torch.arange(24) % 2), forget=range(6), adjacent=range(6, 12))
+
+    def binary(model, batch):
+        scores = model(batch[0])[:, 0]
+        return nn.functional.binary_cross_entropy_with_logits(scores, batch[1].float(), reduction="none")
+
+    model = nn.Linear(3, 1)
+    result = unlearn(model, split, "unweave", loss=binary, device="cpu", limits=None, progress=False, epochs=2)
+    assert not torch.equal(result.model.weight, model.weight)
+    with pytest.raises(UsageError, match="two outputs for two classes"):
+        unlearn(model, split, "unweave", device="cpu", progress=False)
+
+
 def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):
     model, split = problem
     chosen = {"target": 6.0, "reach": 0.05, "stride": 0.05, "learning_rate": 1e-2, "epochs": 300}

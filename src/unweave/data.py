@@ -89,8 +89,17 @@ def class_labels(labels: Tensor) -> Tensor:
     return labels.long()
 
 
+def require_classes(classes: int) -> None:
+    """Refuse a model with a single output, as some make for two classes."""
+    if classes < 2:
+        raise UsageError(
+            "The model gives one number per sample, and one for each class is needed: two outputs for two classes."
+        )
+
+
 def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
     """Refuse labels that a model with so many classes has no logit for."""
+    require_classes(classes)
     labels = class_labels(labels)
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):

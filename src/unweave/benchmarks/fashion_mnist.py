@@ -153,6 +153,7 @@ SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {"default": {"batch_size": 256}},
+    "scrub": {"official": {"weight_decay": 0.1}},  # of its authors' small-scale notebook
 }
 
 

@@ -83,8 +83,9 @@ RELEASED = {
 PRINTED = {**RELEASED, "stage2_epochs": 6, "stage2_adjacent_batch": 128}
 
 
-# Upstream's algorithms, where its step size is for a convolutional network and too long for a transformer.
-FOR_TRANSFORMERS = {"scrub": {"learning_rate": 1e-4, "weight_decay": 0.0}}
+# Upstream's algorithms: SCRUB's step size is for a convolutional network and too long for a transformer; of a part of a
+# class, SSD's authors select with 25 where the network is one.
+FOR_TRANSFORMERS = {"scrub": {"learning_rate": 1e-4, "weight_decay": 0.0}, "ssd": {"selection": 25.0}}
 
 
 def transformer_settings() -> MethodSettings:
@@ -111,7 +112,7 @@ def transformer_settings() -> MethodSettings:
                 "forget_batch": 128,
             },
         },
-        "ssd": {"released": {"selection": 1.0, "dampening": 10.0}},
+        "ssd": {"official": FOR_TRANSFORMERS["ssd"], "released": {"selection": 1.0, "dampening": 10.0}},
         "salun": {
             "paper": {"learning_rate": 2e-5, "epochs": 2},
             "released": {"learning_rate": 2e-5, "remote_weight": 1.0, "batch_size": 128, "forget_batch": 128},

@@ -24,7 +24,7 @@ def methods(
             {
                 "name": method.name,
                 "summary": method.summary,
-                "needs": list(method.needs),
+                "needs": method.needs,
                 "profiles": {profile: dict(values) for profile, values in method.profiles.items()},
                 "settings": method.settings.describe(),
             }

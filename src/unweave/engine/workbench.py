@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave import exchange, sharding
-from unweave.data import Batch, Data, labels_of, require_known_labels
+from unweave.data import Batch, Data, labels_of, require_classes, require_known_labels
 from unweave.devices import reading
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiled import Compile, Forwards
@@ -98,9 +98,8 @@ class Workbench:
 
         Read in order instead, they go through the data set by position or, ``by_label``, by training label.
         """
-        for subset in subsets:
-            if len(self.split[subset]) == 0:
-                raise UsageError(f"This method needs {subset} data, but the split has none.")
+        if not any(len(self.split[subset]) for subset in subsets):
+            raise UsageError(f"This method needs {' or '.join(subsets)} data, but the split has none.")
         samples, rows = self.split.samples, self.split.rows(*subsets)
         samples.keep(rows, self.device)
         # Another loss may have labels of another kind; ours needs a logit for each.
@@ -190,7 +189,7 @@ class Workbench:
             self.cost.sample_forwards += samples
             if torch.is_grad_enabled():
                 self.cost.sample_gradients += samples
-            with autocast(self.device, self.precision):
+            with autocast(self.device, self.precision), _explained():
                 return self.forwards.run(function, chosen, data)
 
         return self.micro_batches.run(run, data, training=chosen.training)
@@ -302,7 +301,21 @@ class Workbench:
             with reading(self.model, self.device):
                 batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
                 self._classes = logits(self.model, batch.data).shape[1]
+            require_classes(self._classes)
         return self._classes
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say in our words why a batch of one sample cannot be normalised."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UsageError(
+            "A batch of one sample has no statistics to be normalised by in training mode. Take normalisation=eval."
+        ) from error
 
 
 def _refuse_sparse(model: nn.Module) -> None:

@@ -2,7 +2,7 @@
 
 **Erase**: the forget samples are no longer recognised, and nothing else suffers. The value is
 
-    (1 − forget accuracy) × Π (1 − what accuracy lost)    over adjacent and remote data, train and test
+    Π (1 − forget accuracy) × Π (1 − what adjacent and remote accuracy lost)    over training and test data
 
 **As if never trained**: the model behaves like one that was retrained without the forget data, which may still
 recognise many of them. The value is Π (1 − |difference to retrain|) over every accuracy and the two membership

@@ -29,6 +29,7 @@ FEATURES = ("correctness", "confidence", "entropy", "modified_entropy", "probabi
 TARGETS = ("forget", "adjacent")  # adjacent: collateral leakage
 SHADOW = 1000  # samples on each side that the support vector machine learns from, as in the paper's code
 SPLITS = 10
+BLIND = "Retained and test samples are alike by this feature, so the attack cannot tell them apart."
 
 
 def modified_entropy(predictions: Predictions) -> Tensor:
@@ -78,10 +79,10 @@ class SupportVectorAttack:
         count = min(len(retained), len(unseen), SHADOW)
         members, others = (_rounded(some_of(side, count, generator)) for side in (retained, unseen))
         truth = np.concatenate([np.ones(count), np.zeros(count)])
-        self.machines = {
-            name: SVC(C=3, kernel="rbf", gamma="auto").fit(np.concatenate([members[name], others[name]]), truth)
-            for name in FEATURES
-        }
+        both = {name: np.concatenate([members[name], others[name]]) for name in FEATURES}
+        self.machines = {name: SVC(C=3, kernel="rbf", gamma="auto").fit(both[name], truth) for name in FEATURES}
+        # What is the same for members and others, such as correctness where all is correct, decides nothing.
+        self.blind = {name for name in FEATURES if np.ptp(self._decide(name, both[name])) == 0}
 
     @classmethod
     def on(cls, observed: Observed, *, seed: int = 0) -> SupportVectorAttack:
@@ -91,7 +92,11 @@ class SupportVectorAttack:
     def scores(self, predictions: Predictions) -> dict[str, Scores1D]:
         """Return each feature's decision for every sample: above 0 it calls the sample a member."""
         found = _rounded(predictions)
-        return {name: machine.decision_function(found[name]).round(6) for name, machine in self.machines.items()}
+        return {name: self._decide(name, found[name]) for name in FEATURES}
+
+    def _decide(self, name: str, values: Scores1D) -> Scores1D:
+        decisions: Scores1D = self.machines[name].decision_function(values).round(6)
+        return decisions
 
 
 def _rounded(predictions: Predictions) -> dict[str, Scores1D]:
@@ -193,6 +198,9 @@ def _svc(
     found = []
     on_members, on_others = machine.scores(members), machine.scores(others)
     for feature in FEATURES:
+        if feature in machine.blind:
+            found += _absent_svc(feature, subset, BLIND)
+            continue
         name = f"mia_svc_{feature}"
         found.append(Metric.of(name, _efficacy(on_members[feature]), better="reference", split="train", subset=subset))
         numbers = attack.judge(on_members[feature], on_others[feature], resamples=resamples, seed=seed)
@@ -205,7 +213,9 @@ def _svc_on_test(machine: SupportVectorAttack, target: Predictions) -> list[Metr
     if len(target) == 0:
         return [_no_test_target(feature, "The test data has no forget samples.") for feature in FEATURES]
     return [
-        Metric.of(f"mia_svc_{feature}", _efficacy(scores), better="reference", split="test", subset="forget")
+        _no_test_target(feature, BLIND)
+        if feature in machine.blind
+        else Metric.of(f"mia_svc_{feature}", _efficacy(scores), better="reference", split="test", subset="forget")
         for feature, scores in machine.scores(target).items()
     ]
 
@@ -218,12 +228,16 @@ def _efficacy(scores: Scores1D) -> Estimate:
 def _absent(subset: str, note: str) -> list[Metric]:
     found = attack.absent("mia_population", split="train", subset=subset, note=note)
     for feature in FEATURES:
-        name = f"mia_svc_{feature}"
-        found.append(Metric.absent(name, better="reference", note=note, split="train", subset=subset))
-        found += attack.absent(name, split="train", subset=subset, note=note)
+        found += _absent_svc(feature, subset, note)
         if subset == "forget":
             found.append(_no_test_target(feature, note))
     return found
+
+
+def _absent_svc(feature: str, subset: str, note: str) -> list[Metric]:
+    name = f"mia_svc_{feature}"
+    found = [Metric.absent(name, better="reference", note=note, split="train", subset=subset)]
+    return found + attack.absent(name, split="train", subset=subset, note=note)
 
 
 def _no_test_target(feature: str, note: str) -> Metric:

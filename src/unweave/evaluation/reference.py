@@ -8,7 +8,8 @@ the same number between two retrained models is given as its ``reference``: near
   factors for adjacent and remote data, train and test, so that harm to the neighbours is not hidden by the many others.
 - **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models; its reference
   takes twice as many retrained ones.
-- Distances between predictions (total variation, Jensen–Shannon), loss distributions (W₂) and weights.
+- Distances between predictions (total variation and Jensen–Shannon, bounded by 1, where others take the Euclidean
+  activation distance), loss distributions (W₂) and weights (all of them together).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ FT = Method(
     summary="Fine-tuning: train on, on the retained data only.",
     settings=FineTuneSettings,
     phases=lambda settings: [FineTune(settings, subsets=("adjacent", "remote"))],
-    needs=("adjacent", "remote"),
+    needs=(RETAINED,),
     profiles={
         "official": {  # OPTML-Group/Unlearn-Sparse, method FT
             "optimizer": "sgd",

@@ -33,6 +33,7 @@ from unweave.methods.method import Method
 from unweave.projection import combine
 from unweave.search import Between
 from unweave.settings import setting
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,7 @@ GDR = Method(
     summary="Rectify conflicting forget and retained gradients, weigh them by the retained loss.",
     settings=GdrSettings,
     phases=lambda settings: [Rectified(settings)],
+    needs=("forget", RETAINED),
     profiles={
         "official": {  # RUIYUN-ML/GDR-GMA
             "optimizer": "adamw",

@@ -22,6 +22,7 @@ from unweave.methods.method import Method
 from unweave.search import Around
 from unweave.settings import setting
 from unweave.sharding import total
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ L1_SPARSE = Method(
     summary="Fine-tuning on the retained data with a fading ℓ1 penalty.",
     settings=L1SparseSettings,
     phases=lambda settings: [SparseFineTune(settings)],
-    needs=("adjacent", "remote"),
+    needs=(RETAINED,),
     profiles={
         "official": {  # OPTML-Group/Unlearn-Sparse, FT_prune
             "optimizer": "sgd",

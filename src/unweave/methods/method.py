@@ -17,14 +17,15 @@ class Method:
     """A way to unlearn: one object at the end of one file in ``methods/``.
 
     ``phases`` makes the phases from the settings, in running order. ``profiles`` are named sets of values
-    (``released``, ``paper``, ``official``); the first is the default. ``needs`` are the subsets it reads.
+    (``released``, ``paper``, ``official``); the first is the default. ``needs`` are the subsets it reads; of several in
+    a tuple, which it reads as one, any may be empty, but not all.
     """
 
     name: str
     summary: str
     settings: type[Settings]
     phases: Callable[[Any], Sequence[Phase]]
-    needs: tuple[str, ...] = SUBSETS
+    needs: tuple[str | tuple[str, ...], ...] = SUBSETS
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
 
     def configure(self, *layers: Mapping[str, Any], profile: str | None = None) -> Settings:
@@ -39,6 +40,7 @@ class Method:
 
     def check(self, split: Split) -> None:
         """Refuse a split that lacks what the method reads."""
-        for subset in self.needs:
-            if len(split[subset]) == 0:
-                raise UsageError(f"{self.name} needs {subset} data, but the split has none.")
+        for subsets in self.needs:
+            some = (subsets,) if isinstance(subsets, str) else subsets
+            if not any(len(split[subset]) for subset in some):
+                raise UsageError(f"{self.name} needs {' or '.join(some)} data, but the split has none.")

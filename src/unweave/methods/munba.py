@@ -31,6 +31,7 @@ from unweave.methods.method import Method
 from unweave.methods.relabel import chance, random_labels
 from unweave.projection import combine, gram_matrix
 from unweave.settings import setting
+from unweave.split import RETAINED
 
 # Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.
 OPPOSITE = 1e-6
@@ -124,6 +125,7 @@ MUNBA = Method(
     summary="Forgetting and keeping bargain over every step (Nash).",
     settings=MunbaSettings,
     phases=lambda settings: [Bargain(settings)],
+    needs=("forget", RETAINED),
     profiles={
         "official": {  # JingWu321/MUNBa, Classification
             "optimizer": "sgd",

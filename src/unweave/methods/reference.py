@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from unweave.devices import reading
 from unweave.engine import Batches, Cost, Workbench
 from unweave.errors import UsageError
 from unweave.split import Split
@@ -98,7 +99,8 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
     given = bench.reference
     require_reference(given)
     if isinstance(given, Split):
-        losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
+        with reading(bench.model, bench.device):  # to measure must not move statistics
+            losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
     elif isinstance(given, nn.Module):
         losses = _losses_of(given, bench, forget)
     elif callable(given):
@@ -122,7 +124,9 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     kept = bench.split.rows("adjacent", "remote")
     some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]
     batches = _batches(bench, bench.split, some)
-    scale = _sureness(bench, bench.model, batches) / _sureness(bench, model, batches).clamp(min=1e-12)
+    with reading(bench.model, bench.device):
+        sure = _sureness(bench, bench.model, batches)
+    scale = sure / _sureness(bench, model, batches).clamp(min=1e-12)
     return torch.cat(
         [
             functional.cross_entropy(scale * bench.logits(batch, model=model), batch.labels, reduction="none")

@@ -16,6 +16,7 @@ from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
 from unweave.settings import setting
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,5 +61,5 @@ RETRAIN = Method(
     summary="Train again from the initial weights, without the forget data: the reference.",
     settings=RetrainSettings,
     phases=lambda settings: [Retrain(settings)],
-    needs=("adjacent", "remote"),
+    needs=(RETAINED,),
 )

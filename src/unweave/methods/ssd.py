@@ -28,6 +28,7 @@ from unweave.methods.method import Method
 from unweave.projection import Gradient
 from unweave.search import Between
 from unweave.settings import Settings, setting
+from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +105,7 @@ SSD = Method(
     summary="Shrink the weights that matter for the forget data far more than for the rest; no training.",
     settings=SsdSettings,
     phases=lambda settings: [Dampen(settings)],
+    needs=("forget", RETAINED),
     profiles={
         "official": {"selection": 10.0, "dampening": 1.0},  # if-loops/selective-synaptic-dampening, ResNet-18
         "paper": {"selection": 10.0, "dampening": 1.0},  # appendix "Baseline Methods", CIFAR-100

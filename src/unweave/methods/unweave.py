@@ -30,6 +30,9 @@ gradient: it lacks C, and says nothing of where the loss rises. Where such sampl
 the last few that remain, a Newton step is long and leads anywhere. Log-odds have no such end. (Attacks on privacy look
 at them too: LiRA's statistic is −m.)
 
+**A loss of the user's own** takes the place of m, with C in its units. Then 0 stands for log n, and C in κ log n below;
+the constraint says nothing about accuracy, and no bound is logged.
+
 **The step**, as in sequential quadratic programming, with g = ∇S:
 
     tangent    v ← momentum · v + ∇(L_a + w L_r),   v ← v − its part along g,   v ← min(1, λ ‖θ₀‖ / η ‖v‖) v
@@ -193,7 +196,8 @@ class Constrained(Phase):
         alike = self.forget.are_at_hand and s.normalisation == "eval"
         self.looks_first = self.dial == 1 and len(self.forget) > 1 and alike
         self.steps = max(s.epochs * len(self.adjacent), s.least_steps) if s.epochs else 0
-        self.chance = math.log(bench.classes(self.forget))
+        self.chance = math.log(bench.classes(self.forget)) if bench.own_loss else 0.0
+        self.slack = s.patience * (self.chance if bench.own_loss else s.target)
         if s.target <= self.chance:
             raise UsageError(
                 f"target is {s.target:g}, but a sample is only sure to be predicted wrong where its loss is above "
@@ -245,7 +249,7 @@ class Constrained(Phase):
         if number == 0:
             self.remote_loss = loss
         else:
-            unharmed = loss <= self.remote_loss + self.settings.patience * self.chance
+            unharmed = loss <= self.remote_loss + self.slack
             least = max(FIRST_TRUST, (number / self.steps) ** 2)
             self.trust = (self.trust * torch.where(unharmed, 2.0, 0.5)).clamp(least, 1)
         self.logged["trust"] = self.trust
@@ -274,11 +278,12 @@ class Constrained(Phase):
         else:
             gradient, odds = self._uphill(self.forget, aims)
         distance = self._cost(aims - odds).mean()
-        shortfall = (self.settings.target - odds).clamp(min=0).square().mean()
-        losses = functional.softplus(odds) if self.bench.own_loss else odds
-        self.logged["forget_loss"] = losses.mean()
+        own = self.bench.own_loss
+        self.logged["forget_loss"] = (functional.softplus(odds) if own else odds).mean()
         self.logged["shortfall" if self.settings.goal == "erase" else "squared_distance"] = distance
-        self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
+        if own:
+            shortfall = (self.settings.target - odds).clamp(min=0).square().mean()
+            self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
         return distance, gradient
 
     def _uphill(self, batches: Batches, aims: Tensor) -> tuple[Gradient, Tensor]:

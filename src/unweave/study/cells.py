@@ -11,6 +11,7 @@ from typing import Any
 from unweave.benchmarks import Benchmark
 from unweave.errors import UsageError
 from unweave.methods import Method, all_methods, find_method
+from unweave.split import RETAINED
 from unweave.study.adjacency import CLASSES, check_adjacency
 
 REFERENCES = ("original", "retrain")
@@ -120,7 +121,7 @@ def tells_apart(method: Method) -> bool:
     >>> tells_apart(find_method("two-stage")), tells_apart(find_method("ft")), tells_apart(find_method("ga"))
     (True, False, False)
     """
-    return {"forget", "adjacent", "remote"} <= set(method.needs)
+    return set(RETAINED) <= set(method.needs)
 
 
 def each_once(cells: Iterable[Cell]) -> list[Cell]:
