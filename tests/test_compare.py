@@ -1,6 +1,7 @@
 """Methods compared over several studies: what a mean is over, its interval, and the paired test."""
 
 import json
+import shutil
 import statistics
 
 import pandas as pd
@@ -123,6 +124,9 @@ def test_wrong_studies_are_refused(tmp_path):
         compare([studies[0], studies[0]])
     with pytest.raises(UsageError, match="no method 'scrub'"):
         compare(studies, baseline="scrub")
+    shutil.copytree(studies[0].folder, tmp_path / "copy")
+    with pytest.raises(UsageError, match="with seed 0: as two studies they would count twice"):
+        compare([studies[0], read_results(tmp_path / "copy")])
     other = study(tmp_path, "three", {"original": [(1, 1, 1)]}, benchmark="other")
     with pytest.raises(UsageError, match=r"different benchmarks \(tiny, other\)"):
         compare([studies[0], other])

@@ -424,6 +424,13 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
     assert [path.name for path in tmp_path.iterdir()] == ["damaged.json"]
 
 
+def test_a_request_is_about_samples(run, tmp_path):
+    nothing = Split(run.data, [], range(20), allow_empty=True)
+    with pytest.raises(UsageError, match="no forget samples, so there is nothing to answer a request with"):
+        unlearn(run.model, nothing, "ft", out=tmp_path / "run", device="cpu", request={"id": "9"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_record_needs_a_folder_and_a_signature_its_package(run, monkeypatch):
     with pytest.raises(UsageError, match="Give out="):
         unlearn(run.model, run.split, device="cpu", request={"id": "x"})
@@ -571,6 +578,14 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     assert code == 0, err
     for words in ("model after", "split", "forget samples", "scores"):
         assert f"ok    {words}: " in out
+    code, _, err = command("verify", folder, "--benchmark", "digits", "--option", "forget=3")
+    assert (code, "which is not that of --option forget=3" in " ".join(err.split())) == (2, True)
+    config = json.loads((folder / "config.json").read_text())  # which nobody signed
+    (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
+    assert command("verify", folder, "--recompute", "--device", "cpu")[0] == 0
+    (folder / "model.safetensors").write_bytes(b"garbage")
+    code, out, err = command("verify", folder, "--recompute")
+    assert (code, "FAIL  model after: " in out) == (1, True)
     (folder / "model.safetensors").unlink()
     code, _, err = command("verify", folder, "--recompute")
     assert (code, "Give it with --model." in " ".join(err.split())) == (2, True)

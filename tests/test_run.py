@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import os
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.conftest import same, weights
-from unweave import RunError, Split, UsageError, load_weights, unlearn
+from unweave import RunError, Split, UsageError, evaluate, load_weights, unlearn
 
 
 def test_the_folder_of_a_run(model, split, data, tmp_path):
@@ -115,6 +116,11 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, alpha=0.9)
     with pytest.raises(UsageError, match="begun with another seed"):
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, seed=9)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other[0].bias[0] += 1e-6
+    with pytest.raises(UsageError, match="begun with another model"):
+        unlearn(other, split, out=tmp_path / "run", resume=True, **settings)
     resumed = unlearn(model, split, out=tmp_path / "run", resume=True, **settings)
     assert same(weights(resumed.model), weights(whole.model))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -133,6 +139,45 @@ def test_a_file_in_the_way(model, split, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
         unlearn(model, split, out=tmp_path / "file" / "run", device="cpu")
+
+
+def test_test_data_is_looked_at_before_the_work(model, split, data, tmp_path, monkeypatch):
+    from unweave.methods.two_stage import Stage1
+
+    monkeypatch.setattr(Stage1, "step", lambda *_: pytest.fail("the work was begun"))
+    wide = (torch.zeros(60, 7), data[1])
+    for test, message in (
+        (data, "test must be a Split of the test data, not tuple"),
+        (Split(wide, range(8), range(8, 20)), r"The model cannot take a sample of float32 \(7\)"),
+        (Split((data[0], data[1] + 2), range(8), range(8, 20)), "has the label 3, but the model has 3 classes"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            unlearn(model, split, test=test, out=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_model_cannot_take_is_said(model, split, data):
+    wide = Split((torch.zeros(60, 7), data[1]), range(8), range(8, 20))
+    exact = Split((data[0].double(), data[1]), range(8), range(8, 20))
+    for wrong, message in ((wide, r"float32 \(7\)"), (exact, r"float64 \(5\)")):
+        with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
+            unlearn(model, wrong, device="cpu")
+        with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
+            evaluate(model, wrong, device="cpu")
+    with pytest.raises(UsageError, match="has the label 9, but the model has 3 classes"):
+        evaluate(model, Split((data[0], torch.full((60,), 9)), range(8), range(8, 20)), device="cpu")
+
+
+@pytest.mark.parametrize("limits", [None, {}])
+@pytest.mark.parametrize("method", ["two-stage", "unweave", "ga"])
+def test_a_loss_is_one_for_each_sample(model, split, method, limits):
+    def mean(model, batch):
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    with pytest.raises(
+        UsageError, match=r"one loss for each of the \d+ samples of a batch, not a tensor of shape \(\)"
+    ):
+        unlearn(model, split, method, loss=mean, device="cpu", limits=limits)
 
 
 def test_pickled_weights_are_refused(model, tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -252,6 +253,12 @@ def test_wrong_arguments_are_named():
         Split.by_neighbours(data, forget=[0], features=INPUTS, fraction=2)
     with pytest.raises(UsageError, match="k is 50"):
         Split.by_neighbours(data, forget=[0], features=INPUTS, k=50)
+    with pytest.raises(UsageError, match="features must be finite, but those of sample 1 are not"):
+        Split.by_neighbours(
+            data, forget=[0], features=torch.where(torch.arange(len(INPUTS))[:, None] == 1, math.nan, INPUTS)
+        )
+    with pytest.raises(UsageError, match="every sample needs one neighbour"):
+        Split(data, [0], [1]).entanglement(features=INPUTS, k=0)
     with pytest.raises(UsageError, match="need a model"):
         Split.by_neighbours(data, forget=[0])
     with pytest.raises(UsageError, match="no linear layer"):

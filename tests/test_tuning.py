@@ -503,8 +503,14 @@ def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
     picked = method.configure(benchmark.settings_for(method, "tuned"), profile="tuned")
     assert picked.to_dict() == best["methods"]["ga"]["settings"]
     assert benchmark.tuned["tuned"]["provenance"] == best["provenance"]
-    cells = plan(["original", "ga", "ft"], seeds=1, profiles=["tuned"], benchmark=benchmark)
-    assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0", "ft.seed-0"]
+    cells = plan(["original", "ga"], seeds=1, profiles=["tuned"], benchmark=benchmark)
+    assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0"]
+    with pytest.raises(
+        UsageError, match="ft has no settings of the profile tuned, and would stand untuned beside others"
+    ):
+        plan(["original", "ga", "ft"], seeds=1, profiles=["tuned"], benchmark=benchmark)
+    both = plan(["ga", "ft"], seeds=1, profiles=["tuned", "official"], benchmark=benchmark)
+    assert [cell.name for cell in both if cell.method == "ft"] == ["ft.official.seed-0"]
     with pytest.raises(UsageError, match="--tuned"):
         plan(["ga"], seeds=1, profiles=["tuned"], benchmark=tiny())
 

@@ -99,10 +99,10 @@ def require_classes(classes: int) -> None:
 
 def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
     """Refuse labels that a model with so many classes has no logit for."""
-    require_classes(classes)
     labels = class_labels(labels)
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):
+        require_classes(classes)
         place = int(bad[0])
         raise UsageError(
             f"Sample {int(rows[place])} has the label {int(labels[place])}, but the model has "

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from unweave.data import Data, class_labels, labels_of
 from unweave.errors import UsageError
+from unweave.trees import tensors_of
 
 Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]
 
@@ -42,6 +43,39 @@ def logits(model: nn.Module, data: Data) -> Tensor:
             + (f" of shape {tuple(scores.shape)}." if isinstance(scores, Tensor) else ".")
         )
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def try_on(model: nn.Module, data: Data) -> Tensor:
+    """Return the logits of some samples; say in our words that the model cannot take them, if so.
+
+    >>> try_on(nn.Flatten(5), (torch.zeros(1, 5), torch.tensor([0])))
+    Traceback (most recent call last):
+    unweave.errors.UsageError: The model cannot take a sample of float32 (5): Dimension out of range (expected to be...
+    """
+    try:
+        return logits(model, data)
+    except (torch.OutOfMemoryError, UsageError):
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        inputs = [tensor for tensor in tensors_of(data) if tensor is not labels_of(data)]
+        kinds = [f"{str(one.dtype).removeprefix('torch.')} ({', '.join(map(str, one.shape[1:]))})" for one in inputs]
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"The model cannot take a sample of {' and '.join(kinds)}: {reason}") from error
+
+
+def require_one_each(losses: Tensor, samples: int) -> Tensor:
+    """Return the losses, unless they are something else, such as their mean.
+
+    >>> require_one_each(torch.tensor(0.7), samples=4)
+    Traceback (most recent call last):
+    unweave.errors.UsageError: loss= must return one loss for each of the 4 samples of a batch, not a tensor of...
+    """
+    if losses.shape != (samples,):
+        raise UsageError(
+            f"loss= must return one loss for each of the {samples} samples of a batch, not a tensor of shape "
+            f"{tuple(losses.shape)}. Leave the mean out (reduction='none')."
+        )
+    return losses
 
 
 def cross_entropy(model: nn.Module, data: Data) -> Tensor:

@@ -82,7 +82,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
     tensor([[0, 1],
             [2, 1]])
     """
-    if not 1 <= k <= len(points):
+    if not isinstance(k, int) or not 1 <= k <= len(points):
         raise UsageError(f"k is {k}, but must be between 1 and the {len(points)} samples to choose from.")
     # Centred features keep the cancellation in |q|² − 2qp + |p|² small.
     centre = points.mean(dim=0)
@@ -155,6 +155,10 @@ def entanglement(
         raise UsageError(f"groups has {len(group)} entries, but the data set has {len(labels)} samples.")
     is_forget = np.zeros(len(labels), dtype=bool)
     is_forget[forget] = True
+    if k < 1:
+        raise UsageError(f"k is {k}, but every sample needs one neighbour at least.")
+    if names is not None and len(names) <= int(group.max()):
+        raise UsageError(f"names has {len(names)} entries, but there is a group {int(group.max())}.")
     k = min(k, len(labels) - 1)
     # One more than k, because a sample's nearest neighbour is itself.
     positions = nearest(found[torch.as_tensor(forget)], found, k + 1)[1].numpy()

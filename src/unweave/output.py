@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -58,6 +59,12 @@ def check_folder(target: Path, *, resume: bool) -> None:
         raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
     if resume and not work.exists():
         raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
+    there = next(folder for folder in (work, *work.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=there):  # to say so now, not when all the work is done
+            pass
+    except OSError as error:
+        raise RunError(f"The output folder {target} cannot be written: {error}") from error
 
 
 def remove_folder(folder: Path) -> None:

@@ -49,8 +49,9 @@ from unweave.output import (
     unfinished,
 )
 from unweave.record import Request, record_files
+from unweave.record.fingerprints import fingerprint
 from unweave.settings import Settings
-from unweave.split import Split
+from unweave.split import SUBSETS, Split
 from unweave.tracking import check_trackers, tracked
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
 
 
 LIMITS = Limits()
+FEW = 64  # test samples, to see that the model takes them
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,10 @@ def unlearn(
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     asked = Request.of(request, model, out)
+    if asked and len(split.forget) == 0:
+        raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
+    if test is not None and not isinstance(test, Split):
+        raise UsageError(f"test must be a Split of the test data, not {type(test).__name__}.")
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -170,6 +176,7 @@ def unlearn(
         "precision": resolve_precision(precision, where),
         "compile": compile,
         "split": split.hash,
+        **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
         **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
         **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
@@ -196,6 +203,8 @@ def unlearn(
     )
     folder = None
     if out is not None:
+        if test is not None:  # to say so now, not when all the work is done
+            predict(bench.like(model), test.samples, test.rows(*SUBSETS)[:FEW], device=where, precision=precision)
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )

@@ -370,6 +370,9 @@ def _features(
         found = torch.as_tensor(given).float()
         if found.ndim != 2 or len(found) != len(samples):
             raise UsageError(f"features must have one row for each of the {len(samples)} samples.")
+        if not found.isfinite().all():
+            first = int((~found.isfinite().all(dim=1)).nonzero()[0])
+            raise UsageError(f"features must be finite, but those of sample {first} are not.")
         return found
     if model is None:
         raise UsageError("Neighbours need a model (model=) or its features (features=).")

@@ -16,7 +16,7 @@ from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
 from unweave.forms import COUNT, OBJECT, TEXT, require_form
 from unweave.methods import find_method
-from unweave.output import between_stages, load_weights
+from unweave.output import WEIGHTS, between_stages, load_weights
 from unweave.record import SPLIT, TEST_SPLIT
 from unweave.split import Split
 
@@ -87,10 +87,11 @@ def load_subject(
     name = benchmark or config.get("benchmark")
     if name is None:
         raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
+    asked = options or {}
     if not options and config.get("benchmark") == name:
         options = _harmless(config.get("options") or {}, data, path)
     chosen = find_benchmark(name, data=data, options=options)
-    train, test = load_splits(chosen, path, split=split, test_split=test_split)
+    train, test = load_splits(chosen, path, split=split, test_split=test_split, asked=asked)
     if "split" in config and config["split"] != train.hash and split is None:
         raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
     by = find_method(method or config.get("method", "original"))
@@ -109,14 +110,26 @@ def load_subject(
 
 
 def load_splits(
-    benchmark: Benchmark, folder: Path, *, split: Path | None = None, test_split: Path | None = None
+    benchmark: Benchmark,
+    folder: Path,
+    *,
+    split: Path | None = None,
+    test_split: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
 ) -> tuple[Split, Split | None]:
     """Return the training and the test split: of the files given, else of a run's folder, else of the benchmark.
 
-    A test split goes with one training split. Where the training split is another, there is no test split.
+    A test split goes with one training split. Where the training split is another, there is no test split. ``asked``
+    are options that somebody gave; one that chooses another forget set than the folder's is refused.
     """
     task, own, own_test = benchmark.load(), folder / SPLIT, folder / TEST_SPLIT
     own_train = Split.load(own, task.train.samples) if own.exists() else None
+    choosing = [name for name in asked or {} if name in benchmark.only_split]
+    if choosing and own_train is not None and split is None and own_train != task.train:
+        raise UsageError(
+            f"{folder} has a forget set of its own ({SPLIT}), which is not that of --option {choosing[0]}="
+            f"{(asked or {})[choosing[0]]}. Leave the option out; or examine {folder / WEIGHTS} with it."
+        )
     train = Split.load(split, task.train.samples) if split else own_train or task.train
     if test_split is None and own_test.exists() and train == own_train:
         test_split = own_test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,7 +148,7 @@ def verify(
     checks = [check_content(record), check_signature(record, key)]
     checks += check_chain(record, [_read(path) for path in previous or []], key)
     folder = _file(file).parent
-    if recompute and model is None and source is None:
+    if recompute and model is None:
         model = _folder_with_weights(folder)
     if model:
         checks.append(_check_weights("model after", model, lambda weights: check_model(record, weights)))
@@ -157,20 +158,25 @@ def verify(
     if benchmark and not (model or source):
         from unweave.audit import load_splits
 
-        train, _ = load_splits(find_benchmark(benchmark, data=data, options=chosen), folder, split=split)
+        known = find_benchmark(benchmark, data=data, options=chosen)
+        train, _ = load_splits(known, folder, split=split, asked=chosen)
         checks += _check_data(record, train, proofs or folder / PROOFS)
     elif benchmark or source or recompute:
         from unweave.audit import load_subject
 
-        subject = load_subject(
-            model,
-            benchmark=benchmark,
-            split=split,
-            test_split=test_split,
-            data=data,
-            options=chosen,
-            source=source,
-        )
+        try:
+            subject = load_subject(
+                model,
+                benchmark=benchmark,
+                split=split,
+                test_split=test_split,
+                data=data,
+                options=chosen,
+                source=source,
+            )
+        except UsageError:
+            _print_checks(checks, as_json)  # what was found so far, which may be why
+            raise
         checks += _check_data(record, subject.train, proofs or folder / PROOFS)
         if recompute:
             checks.append(check_scores(record, _scores_again(record, subject, device)))
@@ -185,12 +191,16 @@ def _folder_with_weights(folder: Path) -> Path:
 
 def _scores_again(record: dict[str, Any], subject: Subject, device: str | None) -> Scores:
     """Compute the scores in the precision in which they were computed for the record."""
-    used = record["configuration"].get("precision")
+    used, settings = (record["configuration"].get(name) for name in ("precision", "settings"))
+    between = subject.before_stage2
+    if between is not None and isinstance(settings, dict):  # those of the record: config.json is signed by nobody
+        known = {name: settings[name] for name in ("alpha", "mean_sign") if name in settings}
+        between = replace(between, **known)
     return evaluate(
         subject.model,
         subject.train,
         subject.test,
-        before_stage2=subject.before_stage2,
+        before_stage2=between,
         target=target_of(record["configuration"]),
         device=device,
         precision=used if used in ("float32", "bfloat16") else "auto",

@@ -90,6 +90,11 @@ def tune(
         out_console.print(f"\nUse it: unweave study {benchmark} {use}", highlight=False, markup=False, soft_wrap=True)
     if left:
         say(f"{asked - left} of {asked} trials are done. The same command goes on.")
+    elif not done.best:
+        say(
+            f"No settings are chosen: {out} also holds methods with another number of trials, which would not be fair. "
+            "Give all of them as many with --trials."
+        )
 
 
 def _table(best: dict[str, Any]) -> Table:

@@ -22,12 +22,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from unweave import exchange, processes
-from unweave.data import Batch, require_known_labels
+from unweave.data import Batch, labels_of, require_known_labels
 from unweave.devices import reading
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
-from unweave.losses import logits
+from unweave.losses import require_one_each, try_on
 from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
 from unweave.sharding import collected
@@ -194,8 +194,8 @@ class Guard:
         bench = self.bench
         with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.precision == "bfloat16"):
             if not bench.own_loss:
-                return {"loss": bench.loss(bench.model, batch.data)}
-            scores = logits(bench.model, batch.data)
+                return {"loss": require_one_each(bench.loss(bench.model, batch.data), len(labels_of(batch.data)))}
+            scores = try_on(bench.model, batch.data)
         labels = batch.labels.to(scores.device)
         require_known_labels(labels, batch.rows, scores.shape[1])
         return {

@@ -32,7 +32,7 @@ from unweave.engine.precision import (
 )
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
-from unweave.losses import Loss, cross_entropy, log_odds, logits
+from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
 from unweave.projection import Gradient
 from unweave.split import Split
 from unweave.trees import join, shapes
@@ -190,7 +190,8 @@ class Workbench:
             if torch.is_grad_enabled():
                 self.cost.sample_gradients += samples
             with autocast(self.device, self.precision), _explained():
-                return self.forwards.run(function, chosen, data)
+                found = self.forwards.run(function, chosen, data)
+            return require_one_each(found, len(labels_of(data))) if function is self.loss else found
 
         return self.micro_batches.run(run, data, training=chosen.training)
 
@@ -300,7 +301,7 @@ class Workbench:
         if self._classes is None:
             with reading(self.model, self.device):
                 batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
-                self._classes = logits(self.model, batch.data).shape[1]
+                self._classes = try_on(self.model, batch.data).shape[1]
             require_classes(self._classes)
         return self._classes
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unweave import exchange, processes
-from unweave.data import Batch, Samples
+from unweave.data import Batch, Samples, require_known_labels
 from unweave.devices import pick_device, reading
 from unweave.engine.precision import (
     Precision,
@@ -26,7 +26,7 @@ from unweave.engine.precision import (
     resolve_precision,
 )
 from unweave.errors import RunError
-from unweave.losses import logits
+from unweave.losses import try_on
 from unweave.split import SUBSETS, Split
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def predict(
         while done < len(mine):
             try:
                 for batch in _in_order(samples, mine[done:], where, size):
-                    found.append(logits(model, batch.data))  # on the device: nothing waits within the loop
+                    found.append(try_on(model, batch.data))  # on the device: nothing waits within the loop
                     labels.append(batch.labels)
                     done += len(batch)
             except torch.OutOfMemoryError:
@@ -217,6 +217,7 @@ def predict(
                 torch.cuda.empty_cache()
     every = [exchange.gathered(torch.cat(some), part).cpu() for some in (found, labels)]
     predictions = Predictions(*every)
+    require_known_labels(predictions.labels, rows, predictions.classes)
     bad = ~predictions.logits.isfinite().all(dim=1)
     if bad.any():
         raise RunError(

@@ -8,6 +8,7 @@ both have: a hard seed that one of them lacks counts for neither.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +88,13 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     if len({results.name for results in studies}) > 1:
         kinds = ", ".join(dict.fromkeys(results.name for results in studies))
         raise UsageError(f"These are studies of different benchmarks ({kinds}). Compare those of one.")
+    for one, other in itertools.combinations(studies, 2):
+        shared = set(one.seeds) & set(other.seeds) if one.options == other.options else set()
+        if shared:
+            raise UsageError(
+                f"{one.folder} and {other.folder} both hold {one.benchmark} with seed {min(shared)}: as two studies "
+                "they would count twice. Give one of them."
+            )
     groups = list(
         dict.fromkeys(
             group

@@ -90,6 +90,11 @@ def plan(
     cells = []
     for name, method in chosen.items():
         own_profiles: list[str | None] = [profile for profile in profiles if profile in method.profiles]
+        if not own_profiles and is_tuned(profiles) and can_be_tuned(method):
+            raise UsageError(
+                f"{name} has no settings of the profile {', '.join(profiles)}, and would stand untuned beside others. "
+                "Tune it too, or name the methods to run with --methods."
+            )
         axes = {setting: values for setting, values in grid.items() if setting in _setting_names(method)}
         kinds = adjacency if tells_apart(method) else (CLASSES,)
         for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):
@@ -107,6 +112,20 @@ def plan(
                 for seed in range(seeds)
             ]
     return each_once(cells)
+
+
+def is_tuned(profiles: Sequence[str]) -> bool:
+    """Tell whether these are profiles that tuning makes, and no others."""
+    return bool(profiles) and all(profile.startswith("tuned") for profile in profiles)
+
+
+def can_be_tuned(method: Method) -> bool:
+    """Tell whether there is anything to tune in a method; there is not in what others are measured by.
+
+    >>> can_be_tuned(find_method("ft")), can_be_tuned(find_method("retrain"))
+    (True, False)
+    """
+    return method.name not in REFERENCES and bool(method.settings.searched())
 
 
 def no_profile(name: str) -> UsageError:

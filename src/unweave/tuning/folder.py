@@ -22,7 +22,7 @@ from typing import Any
 from unweave.benchmarks import Benchmark
 from unweave.benchmarks.tuned import FILE, FORMAT, SCHEMA
 from unweave.errors import UsageError
-from unweave.files import write_whole
+from unweave.files import read_json, write_whole
 from unweave.split import SUBSETS
 from unweave.study.locks import Locks
 from unweave.tuning.held_out import HELD_OUT
@@ -60,7 +60,7 @@ class Folder:
         with self.locks.wait_for("tuning"):
             if not known.exists():
                 write_whole(known, _indented(self.about))
-        if (found := json.loads(known.read_text())) != self.about:
+        if (found := read_json(known)) != self.about:
             different = next(name for name in self.about if found.get(name) != self.about[name])
             raise UsageError(
                 f"{place} holds a tuning with {different} {found.get(different)}, not {self.about[different]}. "
@@ -84,7 +84,7 @@ class Folder:
 
     def _runs(self) -> list[Any]:
         path = self.place / "provenance.json"
-        runs: list[Any] = json.loads(path.read_text())["runs"] if path.exists() else []
+        runs: list[Any] = read_json(path)["runs"] if path.exists() else []
         return runs
 
     def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:

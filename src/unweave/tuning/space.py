@@ -12,7 +12,7 @@ from unweave.benchmarks import Benchmark
 from unweave.errors import UsageError
 from unweave.methods import all_methods, find_method
 from unweave.search import Choices, Span
-from unweave.study.cells import REFERENCES
+from unweave.study.cells import REFERENCES, can_be_tuned
 
 DEFAULT, PAPER, SEARCHED = "default", "paper", "searched"
 
@@ -76,7 +76,7 @@ def tuned_methods(names: Sequence[str]) -> list[str]:
     if not names:
         raise UsageError("Name at least one method to tune: names from `unweave methods`, or all.")
     if list(names) == ["all"]:
-        return [name for name, method in known.items() if name not in REFERENCES and method.settings.searched()]
+        return [name for name, method in known.items() if can_be_tuned(method)]
     for name in names:
         if name in REFERENCES:
             raise UsageError(f"{name} has nothing to tune: it is what the others are measured against.")
