@@ -180,6 +180,13 @@ def test_a_loss_is_one_for_each_sample(model, split, method, limits):
         unlearn(model, split, method, loss=mean, device="cpu", limits=limits)
 
 
+def test_where_gradients_are_off_nothing_can_be_unlearned(model, split):
+    with torch.no_grad(), pytest.raises(UsageError, match="Call unlearn outside of it"):
+        unlearn(model, split, device="cpu")
+    with pytest.raises(UsageError, match="seed must be a whole number, not '7'"):
+        unlearn(model, split, seed="7", device="cpu")
+
+
 def test_pickled_weights_are_refused(model, tmp_path):
     torch.save(model.state_dict(), tmp_path / "model.pt")
     with pytest.raises(UsageError, match="Pickled weights can run code"):

@@ -247,6 +247,12 @@ def test_wrong_arguments_are_named():
         Split.by_class(data, fine=FINE, forget=9)
     with pytest.raises(UsageError, match="fine has 3 entries"):
         Split.by_class(data, fine=[0, 1, 2], forget=0)
+    with pytest.raises(UsageError, match=r"forget must be a fine class or a list of them, not 1\.5"):
+        Split.by_class(data, fine=FINE, forget=1.5)
+    with pytest.raises(UsageError, match=r"labels has the shape \(3,\)"):
+        Split.by_class(data, fine=FINE, forget=0, labels=[0, 1, 2])
+    with pytest.raises(UsageError, match="Labels must be whole numbers, the classes from 0 on, not str"):
+        Split.by_class([(INPUTS[0], "cat"), (INPUTS[1], "dog")], fine=[0, 1], forget=0)
     with pytest.raises(UsageError, match="one boolean for each"):
         Split.where(data, forget=[0, 1], adjacent=[2])
     with pytest.raises(UsageError, match="fraction is 2"):

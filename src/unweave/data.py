@@ -75,7 +75,11 @@ def labels_of(data: Data) -> Tensor:
         raise UsageError(
             f"A sample must be a pair (inputs, labels) or a mapping with 'labels', not {type(data).__name__}."
         )
-    return torch.as_tensor(labels)
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(labels[0]).__name__ if isinstance(labels, Sequence) and len(labels) else type(labels).__name__
+        raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {kind}.") from error
 
 
 def class_labels(labels: Tensor) -> Tensor:

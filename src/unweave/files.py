@@ -181,6 +181,8 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def _require_safetensors(path: Path) -> None:
     refuse_pickled(path)
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: there is no such file.")
     if path.suffix != ".safetensors":
         raise UsageError(f"{path.name} is no safetensors file. Give one that ends in .safetensors.")
     try:

@@ -155,6 +155,12 @@ def unlearn(
     >>> result.cost.sample_gradients
     10
     """
+    if not isinstance(seed, int):
+        raise UsageError(f"seed must be a whole number, not {seed!r}.")
+    if not torch.is_grad_enabled():
+        raise UsageError(
+            "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
+        )
     chosen = find_method(method)
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split

@@ -105,9 +105,16 @@ class Split:
         fine = np.asarray(fine)
         if len(fine) != len(samples):
             raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
-        wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
+        if fine.ndim != 1:
+            raise UsageError(f"fine must be one class for each sample, not of shape {fine.shape}.")
+        try:
+            wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
+        except TypeError:
+            raise UsageError(f"forget must be a fine class or a list of them, not {forget!r}.") from None
         codes = [_class_code(name, names, fine) for name in wanted]
         label = np.asarray(labels) if labels is not None else samples.labels().numpy()
+        if label.shape != fine.shape:
+            raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
         is_forget = np.isin(fine, codes)
         is_adjacent = np.isin(label, np.unique(label[is_forget])) & ~is_forget
         return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)

@@ -84,6 +84,8 @@ def begin_study(
     device = computing.check()
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
+    if originals:
+        Store.open(originals)  # which refuses what is no study, before there is a folder
     store = Store.create(out, benchmark.name, options=benchmark.options)
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
     store.add_presets(presets or {})
