@@ -538,6 +538,17 @@ def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tune
         with_tuned(tiny(), tmp_path)
 
 
+def test_settings_carry_over_between_sizes_that_are_alike(tuned):
+    for size in (64, 224):
+        assert "tuned" in with_tuned(dataclasses.replace(tiny(size=size), alike={"size": (64, 224)}), tuned).tuned
+    with pytest.raises(UsageError, match="not on tiny size=32"):
+        with_tuned(dataclasses.replace(tiny(size=32), alike={"size": (64, 224)}), tuned)
+    carried = {size: find_benchmark("cifar100-resnet18", options={"size": size}).tuned for size in (224, 112, 64, 32)}
+    assert carried[224] == carried[112] == carried[64]
+    assert carried[64]["tuned"]["options"] == {"forget": "tiger", "size": 64}
+    assert not carried[32]
+
+
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_where_it_is_from(name):
     benchmark = find_benchmark(name)

@@ -19,7 +19,7 @@ from unweave.data import Data
 from unweave.engine import Workbench
 from unweave.evaluation import predict
 from unweave.losses import cross_entropy, squared_wasserstein
-from unweave.methods import Method
+from unweave.methods import Method, find_method
 from unweave.methods.reference import reference_losses
 from unweave.methods.unweave import UNWEAVE, Constrained
 from unweave.output import load_weights
@@ -79,7 +79,7 @@ class Experiment:
     ) -> Result:
         """Unlearn by the benchmark's settings and these, from the split that a function makes of the benchmark's."""
         name = method if isinstance(method, str) else "unweave"
-        own = next(iter(self.benchmark.settings.get(name, {"": {}}).values()))
+        own = self.benchmark.settings_for(find_method(name), None)
         plain = {"least_steps": 0} if name == "unweave" else {}  # rows with few epochs are to have few steps
         arguments = {"seed": self.seed, **self.common, **plain, **own, **values}
         return unlearn(model or self.original, split(self.task.train), method, **arguments)

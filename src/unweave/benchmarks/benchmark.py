@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -75,6 +75,7 @@ class Benchmark:
     tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
     only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
+    alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -92,11 +93,25 @@ class Benchmark:
 
         Options that only choose what to forget may differ.
         """
+        return name == self.name and self._of_training(options) == self._of_training(self.options)
+
+    def is_tuned_like(self, name: str, options: Mapping[str, Any]) -> bool:
+        """Tell whether settings that were tuned on the benchmark of that name with those options are for this one too.
+
+        Such are those of the same originals, and of values of an option that are ``alike``, as the default is to them.
+        """
         mine, theirs = (
-            {option: value for option, value in some.items() if option not in self.only_split}
+            {
+                option: value
+                for option, value in self._of_training(some).items()
+                if value not in self.alike.get(option, ())
+            }
             for some in (self.options, options)
         )
         return name == self.name and theirs == mine
+
+    def _of_training(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {option: value for option, value in options.items() if option not in self.only_split}
 
     def method(self, name: str | Method) -> Method:
         """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.

@@ -36,6 +36,7 @@ SOURCE = Source(
     rows={"train": 50_000, "test": 10_000},
 )
 PIXELS, CLASSES = 32, 20
+SMALLER = (112, 64)  # than 224; the network is pretrained at all three, and methods have the same settings
 MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 SMALL_TRAIN, SMALL_TEST = 20, 8  # images of each of the 100 classes
 
@@ -110,6 +111,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
     """Return the benchmark with a ResNet-18."""
     recipe = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=30, batch_size=128)
     settings: MethodSettings = PRETRAINED
+    alike: dict[str, Any] = {}
     model: Any
     if options.small:
         model = partial(_small_resnet, options.size)
@@ -119,6 +121,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
         network = networks.image_network(options.model, classes=CLASSES, data=data)
         model = partial(_enlarged, network.make, options.size)
         initial = network.initialisation
+        alike = {"size": SMALLER}
     else:
         model = _resnet_32
         initial = "random"
@@ -138,6 +141,7 @@ def build_resnet(options: ResNetOptions, data: str | None) -> Benchmark:
         model=model,
         recipe=recipe,
         settings=settings,
+        alike=alike,
         notes={
             "data": about_data(options),
             "model": f"ResNet-18 at {options.size} px" + (", width 8" if options.small else ""),

@@ -77,9 +77,10 @@ def benchmarks(
     out_console.print_json(json.dumps({key: content[key] for key in ("recipe", "settings")}))
     for profile, about in benchmark.tuned.items():
         made = about["provenance"]["runs"][-1]
+        chosen = " ".join(f"{option}={value}" for option, value in about["options"].items())
         out_console.print(
-            f"profile {profile}: goal {about['goal']}, {about['trials']} trials of each method, "
-            f"commit {str(made['commit'])[:12]}, {made['date'][:10]}",
+            f"profile {profile}: goal {about['goal']}, {about['trials']} trials of each method"
+            f"{f' on {chosen}' if chosen else ''}, commit {str(made['commit'])[:12]}, {made['date'][:10]}",
             highlight=False,
             markup=False,
         )

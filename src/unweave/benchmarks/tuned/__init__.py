@@ -41,15 +41,16 @@ def profile_of_goal(goal: str) -> str:
 def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None) -> Benchmark:
     """Return the benchmark with the tuned profiles that come with the package, and the one of a folder.
 
-    Values that were tuned on one class to forget are taken for another, where that is a matter of the split only. A
-    folder of another benchmark, or of other options, is refused.
+    Values that were tuned on one class to forget are taken for another, where that is a matter of the split only, and
+    those of one size of images for another that the benchmark calls alike. A folder of another benchmark, or of other
+    options, is refused.
     """
     for content in _committed():
-        if benchmark.trains_like(content["benchmark"], content["options"]):
+        if benchmark.is_tuned_like(content["benchmark"], content["options"]):
             benchmark = _added(benchmark, content)
     if given is not None:
         content = _read(Path(given))
-        if not benchmark.trains_like(content["benchmark"], content["options"]):
+        if not benchmark.is_tuned_like(content["benchmark"], content["options"]):
             options = " ".join(f"{name}={value}" for name, value in content["options"].items())
             raise UsageError(
                 f"{given} was tuned on {' '.join([content['benchmark'], options]).strip()}, not on {benchmark.title}. "
