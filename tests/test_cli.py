@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 import unweave
 from unweave.cli import main
@@ -161,7 +162,7 @@ def test_a_command_that_is_stopped_says_so(words, stopped_in, message, tmp_path,
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("unweave.benchmarks.Benchmark.train", lambda *_, **__: None)
+    monkeypatch.setattr("unweave.benchmarks.Benchmark.train", lambda *_, **__: nn.Linear(1, 1))
     monkeypatch.setattr(stopped_in, interrupt)
     monkeypatch.setattr(sys, "argv", ["unweave", *words])
     with pytest.raises(SystemExit) as ended, warnings.catch_warnings():

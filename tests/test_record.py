@@ -364,7 +364,10 @@ def chain(run):
 
 def test_records_chain(run, chain):
     assert chain["previous"] == {"hash": run.record["hash"], "id": "2031-17"}
-    assert all(check.holds for check in check_chain(chain, [run.record], run.public))
+    unbroken, again = check_chain(chain, [run.record], run.public)
+    assert unbroken.holds
+    assert again.holds is None  # it asks for the same samples, and only its owner can tell
+    assert "asked for again, or learned again" in again.words
     (open_end,) = check_chain(chain, [], None)
     assert (open_end.holds, "2031-18 continues 2031-17" in open_end.words) == (None, True)
     (wrong,) = check_chain(run.record, [chain], None)[:1]
@@ -582,7 +585,9 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     assert (code, "which is not that of --option forget=3" in " ".join(err.split())) == (2, True)
     config = json.loads((folder / "config.json").read_text())  # which nobody signed
     (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
-    assert command("verify", folder, "--recompute", "--device", "cpu")[0] == 0
+    code, out, _ = command("verify", folder, "--recompute", "--device", "cpu")
+    assert (code, "FAIL  config.json: says otherwise: settings" in out) == (1, True)
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"garbage")
     code, out, err = command("verify", folder, "--recompute")
     assert (code, "FAIL  model after: " in out) == (1, True)

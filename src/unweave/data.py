@@ -23,12 +23,12 @@ from unweave.errors import UsageError, unknown
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
 from unweave.randomness import own_random_numbers, seed_host
-from unweave.trees import byte_size, map_tensors, same
+from unweave.trees import byte_size, has_one_each, map_tensors, same
 
 Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
 KeepData = Literal["auto", "device", "host"]
-READINGS = 32  # of samples, twice each, that tell whether there are random transforms
+READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,14 @@ def labels_of(data: Data) -> Tensor:
         raise UsageError(
             f"A sample must be a pair (inputs, labels) or a mapping with 'labels', not {type(data).__name__}."
         )
+    return _as_labels(labels)
+
+
+def _as_labels(labels: Any) -> Tensor:
     try:
         return torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
-        kind = type(labels[0]).__name__ if isinstance(labels, Sequence) and len(labels) else type(labels).__name__
+        kind = type(labels[0]).__name__ if isinstance(labels, Sequence | np.ndarray) and len(labels) else type(labels)
         raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {kind}.") from error
 
 
@@ -136,7 +140,8 @@ class Samples:
         self.workers: int | None = None
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
-        self._varies: bool | None = None
+        self._varies = False
+        self._steady: set[int] = set()  # samples of which several readings were the same
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -148,7 +153,17 @@ class Samples:
         positions = rows.tolist()
         many = getattr(self.dataset, "__getitems__", None)
         samples = many(positions) if many else [self.dataset[position] for position in positions]
-        data: Data = self.collate(samples)
+        try:
+            data: Data = self.collate(samples)
+        except (TypeError, ValueError, KeyError) as error:
+            if isinstance(error, UsageError):
+                raise
+            columns = f" with the columns {', '.join(map(str, samples[0]))}" if isinstance(samples[0], Mapping) else ""
+            reason = str(error).strip().partition("\n")[0]
+            raise UsageError(
+                f"collate= cannot make a batch of samples{columns}: {reason} Leave out what the model does not take "
+                "(of a Hugging Face data set: remove_columns)."
+            ) from error
         labels_of(data)
         return data
 
@@ -159,9 +174,10 @@ class Samples:
                 self._labels = labels_of(self.dataset.batch(torch.arange(len(self))))
             elif (column := _label_column(self.dataset)) is not None:
                 only = self.dataset.select_columns([column]).with_format("numpy")
-                self._labels = torch.as_tensor(only[:][column])
+                self._labels = _as_labels(only[:][column])
             else:
-                every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
+                with own_random_numbers():  # a transform may draw from the global generators
+                    every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
                 self._labels = torch.cat(every)
             self._labels = class_labels(self._labels)
         return self._labels
@@ -170,21 +186,30 @@ class Samples:
         """Tell whether reading a sample twice can give two results (random transforms)."""
         if isinstance(self.dataset, _Columns):
             return False
-        if self._varies is None:
-            some = rows.cpu()[torch.arange(READINGS) % len(rows)]  # few samples are read several times
-            readings = []
-            for seed in (0, 1):  # always the same two: a resumed run must come to the same answer
-                with own_random_numbers():  # a transform may draw from the global generators
-                    seed_host(seed)
-                    readings.append(self.read(some))
-            self._varies = not same(*readings)
+        if not self._varies:
+            most = FURTHER if self._steady else READINGS
+            spread = torch.linspace(0, len(rows) - 1, min(most, len(rows))).long()
+            some = [row for row in rows.cpu()[spread].tolist() if row not in self._steady]
+            often = max(2, most // max(1, len(some)))  # few samples are read several times
+            readings = [self._readings(some, seed) for seed in range(often)]
+            self._varies = not all(same(readings[0], other) for other in readings[1:])
+            self._steady.update(some)
         return self._varies
+
+    def _readings(self, rows: list[int], seed: int) -> list[Data]:
+        """Read samples one by one. A resumed run draws the same numbers, and so comes to the same answer."""
+        with own_random_numbers():  # a transform may draw from the global generators
+            seed_host(seed)
+            return [self.read(torch.tensor([row])) for row in rows]
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
         """Read these samples onto the device now, if they fit there and never vary."""
         if self.keep_data not in get_args(KeepData):
             raise unknown("keep_data", self.keep_data, get_args(KeepData))
         if self.keep_data == "host":
+            return
+        if self.varies(rows):
+            self._shelves = dict.fromkeys([*self._shelves, device])  # what was kept so far is no more
             return
         try:
             if device not in self._shelves:
@@ -260,12 +285,10 @@ class Samples:
         return worker_count(device, self.dataset, self.collate) if self.workers is None else self.workers
 
     def _new_shelf(self, rows: Tensor, device: torch.device) -> Shelf | None:
-        if self.varies(rows):
-            return None
         one = self.read(rows[:1].cpu())
-        if self.keep_data == "auto" and byte_size(one) * len(self) > _room(device):
+        if not has_one_each(one, 1) or (self.keep_data == "auto" and byte_size(one) * len(self) > _room(device)):
             return None
-        whole = self.dataset.whole() if isinstance(self.dataset, _Columns) else None
+        whole = self.dataset.data if isinstance(self.dataset, _Columns) else None
         return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))
 
 
@@ -289,9 +312,6 @@ class _Columns:
         data: Data = map_tensors(lambda tensor: tensor[rows.to(tensor.device)], self.data)
         return data
 
-    def whole(self) -> Data:
-        return self.data
-
 
 def _as_dataset(data: Any) -> Any:
     if isinstance(data, IterableDataset):
@@ -303,19 +323,23 @@ def _as_dataset(data: Any) -> Any:
                 "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
             )
         data = data.tensors
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(c, Tensor | np.ndarray) for c in data):
-        inputs, labels = (torch.as_tensor(column) for column in data)
-        return _Columns((inputs, labels))
-    if isinstance(data, Mapping) and all(isinstance(column, Tensor | np.ndarray) for column in data.values()):
-        columns = {name: torch.as_tensor(column) for name, column in data.items()}
-        labels_of(columns)
-        return _Columns(columns)
+    if isinstance(data, tuple | list) and len(data) == 2 and _are_columns(data):
+        return _Columns((_tensor("inputs", data[0]), _as_labels(data[1])))
+    if isinstance(data, Mapping) and _are_columns([*data.values()]):
+        columns = {name: _tensor(name, column) for name, column in data.items() if name != "labels"}
+        return _Columns({**columns, "labels": labels_of(data)})
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise UsageError(
             f"A data set needs len() and indexing; {type(data).__name__} has not both. Pass a map-style torch "
             "data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
         )
     return data
+
+
+def _are_columns(data: Sequence[Any]) -> bool:
+    """Tell whether these are whole columns: tensors or arrays, of which one may be a list, as labels often are."""
+    whole = [isinstance(column, Tensor | np.ndarray) for column in data]
+    return any(whole) and all(is_whole or isinstance(c, list) for is_whole, c in zip(whole, data, strict=True))
 
 
 def _label_column(dataset: Any) -> str | None:

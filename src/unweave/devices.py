@@ -10,17 +10,23 @@ from torch import nn
 
 from unweave import processes
 from unweave.errors import UsageError
+from unweave.randomness import own_random_numbers, seed_everything
 
 
 @contextmanager
 def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Put the model in evaluation mode on the device, without gradients, and back afterwards."""
+    """Put the model in evaluation mode on the device, without gradients, and back afterwards.
+
+    What is seen depends on no state of the caller's: random transforms repeat themselves, and the caller's generators
+    are left as they were.
+    """
     modes = [(module, module.training) for module in model.modules()]
     first = next(iter(model.parameters()), None)
     home = first.device if first is not None else device
     model.to(device).eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), own_random_numbers(device):
+            seed_everything(0, device)
             yield
     finally:
         model.to(home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class UsageError(ValueError):
@@ -20,6 +21,24 @@ class RunWarning(UserWarning):
 
 class Stopped(RunError):  # noqa: N818
     """The work was left on request, at a checkpoint from which it goes on."""
+
+
+def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
+    """Refuse an argument of another kind.
+
+    >>> require_type("seed", "one", int, "a whole number")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: seed must be a whole number, not str.
+    """
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} must be {words}, not {type(value).__name__}.")
+
+
+def require_seed(seed: Any) -> None:
+    """Refuse a seed that not every random generator takes."""
+    require_type("seed", seed, int, "a whole number")
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"seed is {seed}, but must be from 0 to {2**32 - 1}.")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -14,7 +14,9 @@ import sys
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, NoReturn
+from zipfile import BadZipFile
 
 import numpy as np
 import safetensors
@@ -36,9 +38,7 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
     """
     partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as file:
-            if private:
-                partial.chmod(0o600)
+        with open(partial, "wb", opener=_private if private else None) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -47,6 +47,12 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a new file that was never readable by anybody else, not even while it was empty."""
+    Path(path).unlink(missing_ok=True)
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def sync_folder(folder: Path) -> None:
@@ -163,7 +169,7 @@ def read_array(path: Path) -> Tensor:
     try:
         require_plain(path)
         return torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
-    except (OSError, ValueError, TypeError, EOFError, SyntaxError, OverflowError) as error:
+    except (OSError, ValueError, TypeError, EOFError, SyntaxError, OverflowError, BadZipFile, TokenError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path} cannot be read as a NumPy array: {error}") from error

@@ -70,10 +70,11 @@ def require_one_each(losses: Tensor, samples: int) -> Tensor:
     Traceback (most recent call last):
     unweave.errors.UsageError: loss= must return one loss for each of the 4 samples of a batch, not a tensor of...
     """
-    if losses.shape != (samples,):
+    if not isinstance(losses, Tensor) or losses.shape != (samples,):
+        found = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
         raise UsageError(
-            f"loss= must return one loss for each of the {samples} samples of a batch, not a tensor of shape "
-            f"{tuple(losses.shape)}. Leave the mean out (reduction='none')."
+            f"loss= must return one loss for each of the {samples} samples of a batch, not {found}. "
+            "Leave the mean out (reduction='none')."
         )
     return losses
 

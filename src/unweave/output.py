@@ -45,6 +45,14 @@ def unfinished(target: Path) -> Path:
     return target.with_name(target.name + UNFINISHED)
 
 
+def kept_original(target: Path) -> Path:
+    """Return where a command keeps the original that it trained, as long as the run that begins with it is unfinished.
+
+    Trained again it might be another, if only by rounding, and the run could not be gone on with.
+    """
+    return target.resolve().with_name(target.name + ".original.safetensors")
+
+
 def refuse_existing(target: Path) -> None:
     """Refuse to write where something is already."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -53,8 +61,10 @@ def refuse_existing(target: Path) -> None:
 
 def check_folder(target: Path, *, resume: bool) -> None:
     """Refuse a place where a run cannot begin, or one where there is none to go on with."""
-    refuse_existing(target)
     work = unfinished(target)
+    if resume and not work.exists() and (target / WEIGHTS).exists():
+        raise UsageError(f"The run at {target} is finished: there is nothing to resume.")
+    refuse_existing(target)
     if work.exists() and not resume:
         raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
     if resume and not work.exists():
@@ -88,6 +98,10 @@ class OutputFolder:
         checkpoint_steps: int | None,
     ) -> None:
         self.target, self.config = target.resolve(), config
+        try:
+            self._configuration = json.dumps(config, indent=2) + "\n"
+        except TypeError as error:
+            raise UsageError(f"about= must hold what JSON can: {error}") from error
         self.work = unfinished(target)
         self.checkpoints = Checkpoints(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
@@ -107,7 +121,7 @@ class OutputFolder:
             try:
                 if resume:
                     self._check_same()
-                self._write("config.json", json.dumps(self.config, indent=2) + "\n")
+                self._write("config.json", self._configuration)
             except BaseException:
                 self.lock.release()
                 raise
@@ -131,7 +145,7 @@ class OutputFolder:
                 raise UsageError(f"{path} is no configuration.")
         except UsageError as error:
             raise UsageError(f"{error} Remove the folder {self.work}.") from error
-        now = json.loads(json.dumps(self.config))
+        now = json.loads(self._configuration)
         changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key) and key not in MAY_CHANGE)
         if changed:
             raise UsageError(

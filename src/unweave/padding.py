@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 MASK = "attention_mask"
+TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
 MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
 
 
@@ -28,8 +29,8 @@ def token_lengths(data: Any) -> Tensor | None:
 def trimmed(data: Any, longest: int) -> Any:
     """Return a batch without the columns that are padding in every sample, given the longest sample's length.
 
-    Every tensor but the labels that is as wide as the attention mask has a column for each token. Some columns are left
-    even where no sample has a token.
+    Where something else than tokens is as wide as the attention mask, nothing is cut: it may be a table of numbers.
+    Some columns are left even where no sample has a token.
 
     >>> trimmed({"attention_mask": torch.ones(1, 40), "labels": torch.ones(1)}, 17)["attention_mask"].shape
     torch.Size([1, 32])
@@ -40,4 +41,7 @@ def trimmed(data: Any, longest: int) -> Any:
     def is_wide(value: Any) -> bool:
         return isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == width
 
-    return {name: value[:, :cut] if is_wide(value) and name != "labels" else value for name, value in data.items()}
+    wide = {name for name, value in data.items() if is_wide(value) and name != "labels"}
+    if not wide <= set(TOKENS):
+        return data
+    return {name: value[:, :cut] if name in wide else value for name, value in data.items()}

@@ -17,11 +17,12 @@ def seed_host(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def seed_everything(seed: int) -> None:
-    """Seed the generators of the host and of every CUDA device, without asking what else there is."""
+def seed_everything(seed: int, device: torch.device) -> None:
+    """Seed the generators of the host and of the device that computes; those of other devices are left alone."""
     seed_host(seed)
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed_all(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
 
 
 @contextmanager

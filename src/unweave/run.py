@@ -30,7 +30,7 @@ from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
-from unweave.errors import UsageError
+from unweave.errors import UsageError, require_seed, require_type
 from unweave.evaluation import Look, Scores, Watch, evaluate, predict
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.certificate import target_of
@@ -67,7 +67,7 @@ __all__ = [
 
 
 LIMITS = Limits()
-FEW = 64  # test samples, to see that the model takes them
+FEW = 64  # samples, to see that the model takes them
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,10 @@ class Result:
     settings: Settings
     scores: Scores | None = None  # where an output folder was asked for
     checks: tuple[Mapping[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        work = f"{len(self.history.rows)} steps, {self.cost.sample_gradients:,} sample gradients"
+        return f"Result of {self.method}: {work}, {self.cost.seconds:.1f} s"
 
 
 def unlearn(
@@ -155,8 +159,14 @@ def unlearn(
     >>> result.cost.sample_gradients
     10
     """
-    if not isinstance(seed, int):
-        raise UsageError(f"seed must be a whole number, not {seed!r}.")
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    require_type("split", split, Split, "a Split of the training data")
+    require_type("test", test, (Split, type(None)), "a Split of the test data")
+    require_type("judge", judge, (Split, type(None)), "a Split")
+    require_type("earlier", earlier, Sequence, "a list of the splits of earlier requests")
+    require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
+    require_seed(seed)
+    _require_loss(loss)
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
@@ -168,11 +178,9 @@ def unlearn(
     check_reference(reference, configured)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    asked = Request.of(request, model, out)
-    if asked and len(split.forget) == 0:
-        raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
-    if test is not None and not isinstance(test, Split):
-        raise UsageError(f"test must be a Split of the test data, not {type(test).__name__}.")
+    asked = Request.of(request, model, split, test, out)
+    if asked and judge is not None and judge != split:
+        raise UsageError("A record is about the split that was unlearned with. Leave judge= out, or request=.")
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
@@ -182,6 +190,7 @@ def unlearn(
         "precision": resolve_precision(precision, where),
         "compile": compile,
         "split": split.hash,
+        **({"loss": _name(loss)} if loss is not cross_entropy else {}),
         **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
         **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
@@ -209,8 +218,8 @@ def unlearn(
     )
     folder = None
     if out is not None:
-        if test is not None:  # to say so now, not when all the work is done
-            predict(bench.like(model), test.samples, test.rows(*SUBSETS)[:FEW], device=where, precision=precision)
+        for some in filter(None, (judge, test)):  # to say so now, not when all the work is done
+            predict(bench.like(model), some.samples, some.rows(*SUBSETS)[:FEW], device=where, precision=precision)
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
@@ -267,6 +276,19 @@ def unlearn(
                 files |= record
             folder.finish(result.model, files, private=private)
     return result
+
+
+def _require_loss(loss: Any) -> None:
+    if not callable(loss) or isinstance(loss, nn.Module):
+        raise UsageError(
+            "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
+            "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."
+        )
+
+
+def _name(loss: Loss) -> str:
+    """Return by which name a loss is known again; what it computes, nobody can tell."""
+    return f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
 
 
 def check_reference(reference: Any, settings: Settings) -> None:

@@ -27,8 +27,17 @@ def tensors_of(data: Any) -> list[Tensor]:
     return found
 
 
+def has_one_each(data: Any, count: int) -> bool:
+    """Tell whether a batch of so many samples is nothing but tensors with an entry for each, which can be indexed."""
+    if isinstance(data, Tensor):
+        return data.ndim > 0 and len(data) == count
+    if isinstance(data, Mapping):
+        return all(has_one_each(value, count) for value in data.values())
+    return isinstance(data, tuple | list) and all(has_one_each(value, count) for value in data)
+
+
 def join(parts: list[Any]) -> Any:
-    """Put batches of one form behind each other; of what is no tensor, such as a number, the first is taken."""
+    """Put batches of one form behind each other. They are tensors with an entry for each sample (`has_one_each`)."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts)
@@ -36,7 +45,7 @@ def join(parts: list[Any]) -> Any:
         return {name: join([part[name] for part in parts]) for name in first}
     if isinstance(first, tuple | list):
         return tuple(join(list(values)) for values in zip(*parts, strict=True))
-    return first
+    raise TypeError(f"{type(first).__name__} cannot be joined.")
 
 
 def shapes(data: Any) -> tuple[tuple[int, ...], ...]:

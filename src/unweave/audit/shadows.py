@@ -197,7 +197,7 @@ def check_shadows(subject: Subject, count: int, *, folder: Path | None, seed: in
 def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
     """Let a folder hold shadow models of one kind only."""
     kind = {
-        "benchmark": subject.benchmark.name if subject.benchmark else None,
+        "benchmark": subject.benchmark.title if subject.benchmark else None,
         "method": subject.method,
         "settings": dict(subject.settings),
         "seed": seed,

@@ -96,7 +96,8 @@ def load_subject(
         raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
     by = find_method(method or config.get("method", "original"))
     known = config.get("method") == by.name
-    settings = config.get("settings", {}) if known else chosen.settings_for(by, None)
+    # Parsed, so that nothing but a setting of the method can come from a stranger's folder.
+    settings = by.configure(config.get("settings", {}) if known else chosen.settings_for(by, None)).to_dict()
     return Subject(
         model=load_weights(chosen.model(), path),
         train=train,

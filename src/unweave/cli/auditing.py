@@ -96,7 +96,7 @@ def audit(
         int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number, 4 at least; 0: none.")
     ] = 16,
     out: Annotated[Path | None, typer.Option(help="Folder that keeps the shadow models, to go on later.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of shadow models and attacks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of shadow models and attacks.")] = 0,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

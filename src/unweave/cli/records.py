@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +28,12 @@ from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
 from unweave.evaluation.certificate import target_of
 from unweave.files import read_json, read_tensors, write_whole
-from unweave.output import WEIGHTS
+from unweave.output import WEIGHTS, load_weights
 from unweave.record import (
     NAME,
     PROOFS,
     Check,
+    check_beside,
     check_chain,
     check_content,
     check_forget,
@@ -127,7 +129,7 @@ def verify(
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(help="The model after: safetensors, or the folder of a run. For --recompute by default FILE's."),
+        typer.Option(help="The model after: safetensors, or the folder of a run. Default: beside the record."),
     ] = None,
     original: Original = None,
     benchmark: OfBenchmark = None,
@@ -142,7 +144,10 @@ def verify(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a record: content, signature, chain; given them, the model, the data, the scores. Ends with 1 if not."""
+    """Check a record: content, signature, chain; given them, the model, the data, the scores. Ends with 1 if not.
+
+    Of a folder, the weights and files beside the record are checked too.
+    """
     record = _read(file)
     key = load_public(public_key) if public_key else None
     checks = [check_content(record), check_signature(record, key)]
@@ -150,8 +155,11 @@ def verify(
     folder = _file(file).parent
     if recompute and model is None:
         model = _folder_with_weights(folder)
-    if model:
-        checks.append(_check_weights("model after", model, lambda weights: check_model(record, weights)))
+    if weights_at := model or (folder if (folder / WEIGHTS).exists() else None):
+        checks.append(_check_weights("model after", weights_at, lambda weights: check_model(record, weights)))
+    else:
+        checks.append(Check("model after", None, f"not checked: there is no {WEIGHTS} beside the record (--model)"))
+    checks += check_beside(record, folder)
     if original:
         checks.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
     chosen = chosen_options(options, small)
@@ -179,7 +187,7 @@ def verify(
             raise
         checks += _check_data(record, subject.train, proofs or folder / PROOFS)
         if recompute:
-            checks.append(check_scores(record, _scores_again(record, subject, device)))
+            checks.append(check_scores(record, _scores_again(record, subject, original, device)))
     _print_checks(checks, as_json)
 
 
@@ -189,17 +197,18 @@ def _folder_with_weights(folder: Path) -> Path:
     return folder
 
 
-def _scores_again(record: dict[str, Any], subject: Subject, device: str | None) -> Scores:
+def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
     """Compute the scores in the precision in which they were computed for the record."""
     used, settings = (record["configuration"].get(name) for name in ("precision", "settings"))
     between = subject.before_stage2
     if between is not None and isinstance(settings, dict):  # those of the record: config.json is signed by nobody
-        known = {name: settings[name] for name in ("alpha", "mean_sign") if name in settings}
+        known = {name: settings[name] for name in ("alpha", "mean_sign") if isinstance(settings.get(name), int | float)}
         between = replace(between, **known)
     return evaluate(
         subject.model,
         subject.train,
         subject.test,
+        original=load_weights(copy.deepcopy(subject.model), original) if original else None,
         before_stage2=between,
         target=target_of(record["configuration"]),
         device=device,
@@ -237,7 +246,7 @@ def _print_checks(checks: list[Check], as_json: bool) -> None:
         for check in checks:
             typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
     if broken:
-        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words}."))
+        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words.rstrip('.')}."))
 
 
 @record_app.command("prove")
@@ -268,6 +277,9 @@ def check_sample(
     record = read_record(_file(file))
     digest = digest_of_file(content, record["forget"]["content"])
     if not is_included(record, read_proof(proof), digest):
-        raise RunError(f"{content} with this proof is not among the samples of request {record['request']['id']!r}.")
+        raise RunError(
+            f"{content} with this proof is not among the samples of request {record['request']['id']!r}. It must be as "
+            "the data set gives it, in the same type and shape, or it is another."
+        )
     words = f"{content} was among the {record['forget']['count']} samples of request {record['request']['id']}."
     out_console.print(printable(words), highlight=False, markup=False, soft_wrap=True)

@@ -8,8 +8,11 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from torch import nn
 
+from unweave import processes
 from unweave._version import __version__
+from unweave.benchmarks import Benchmark, Task
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -36,9 +39,10 @@ from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
-from unweave.files import read_json
+from unweave.files import read_json, write_whole
 from unweave.methods import Method, all_methods
-from unweave.record import NAME, Request, forgotten_by
+from unweave.output import kept_original, to_bytes
+from unweave.record import NAME, Request, forgotten_by, forgotten_tests
 from unweave.report import accuracy_table
 from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unfinished, unlearn
 from unweave.split import Split
@@ -71,7 +75,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder to write; must not hold anything yet.")],
     method: Annotated[str, typer.Option(help="A name from `unweave methods`.")] = "two-stage",
     profile: Annotated[str | None, typer.Option(help="Named set of values of the method.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of training and unlearning.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of training and unlearning.")] = 0,
     goal: Annotated[
         str | None, typer.Option(help="Of the method unweave: erase, or retrain (as if never trained).")
     ] = None,
@@ -134,16 +138,14 @@ def run(
         having = ", ".join(name for name, other in all_methods().items() if _has_goals(other))
         raise UsageError(f"--goal is for methods that have a setting goal ({having}); {chosen.name} has none.")
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
+    if tuned and not (profile or "").startswith("tuned"):
+        raise UsageError("--tuned is for a profile of that name. Add --profile tuned (or tuned-retrain).")
     configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
     losses = _read_losses(reference) if reference else None
     if reference:
         check_reference(losses, configured)
     check_trackers(words(track))
-    asked = None
-    if request_id is not None:
-        asked = Request(id=request_id, text=request, key=key, previous=after / NAME if after else None)
-    elif request or key:
-        raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
+    asked = _request(request_id, request, key, after)
     # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     fast: dict[str, Any] = {"precision": precision, "compile": compile_}
@@ -157,10 +159,11 @@ def run(
     if test_split:
         test = Split.load(test_split, task.test.samples)
     if after:
-        original = load_weights(task_source.initial(seed), after).eval()
         earlier = [forgotten_by(after, train)]
+        test = _test_after(after, train, earlier[0], test, said=bool(split or options))
+        original = load_weights(task_source.initial(seed), after).eval()
     else:
-        original = task_source.train(task, seed=seed, device=device, **fast)
+        original = _original(task_source, task, out, resume=resume, seed=seed, device=device, **fast)
 
     def briefly() -> Result:
         kept = train.after(*earlier) if earlier else train
@@ -195,6 +198,9 @@ def run(
         )
     except KeyboardInterrupt:
         stop("Stopped. The same command with --resume goes on." if unfinished(out).exists() else "Stopped.")
+    finally:
+        if processes.is_first() and not unfinished(out).exists():
+            kept_original(out).unlink(missing_ok=True)
     if as_json:
         scores = result.scores.to_dict() if result.scores else {}
         typer.echo(json.dumps({**scores, "cost": result.cost.to_dict(), "out": str(out)}))
@@ -203,6 +209,37 @@ def run(
     out_console.print(
         f"\nWritten to {out} in {result.cost.seconds:.1f} s of unlearning.", highlight=False, markup=False
     )
+
+
+def _request(name: str | None, text: str, key: Path | None, after: Path | None) -> Request | None:
+    if name is not None:
+        return Request(id=name, text=text, key=key, previous=after / NAME if after else None)
+    if text or key:
+        raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
+    return None
+
+
+def _original(benchmark: Benchmark, task: Task, out: Path, *, resume: bool, seed: int, **computing: Any) -> nn.Module:
+    """Train the original, and keep it as long as the run is unfinished; a resumed run takes the one that was kept."""
+    kept = kept_original(out)
+    if resume and kept.exists():
+        return load_weights(benchmark.initial(seed), kept).eval()
+    original = benchmark.train(task, seed=seed, **computing)
+    processes.first(lambda: _keep(original, kept))
+    return original
+
+
+def _keep(model: nn.Module, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, to_bytes(model.state_dict()))
+
+
+def _test_after(folder: Path, train: Split, earlier: Split, test: Split | None, *, said: bool) -> Split | None:
+    """Return the test data without what the run before forgot. ``said``: somebody said what to forget now."""
+    if not said and train.forget.tolist() == earlier.forget.tolist():
+        raise UsageError(f"{folder} forgot these very samples. Say what to forget now: --option or --split.")
+    before = forgotten_tests(folder, test) if test else None
+    return test.after(before) if test and before else test
 
 
 def _has_goals(method: Method) -> bool:

@@ -28,7 +28,6 @@ from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
 from unweave.losses import require_one_each, try_on
-from unweave.randomness import own_random_numbers
 from unweave.settings import Settings, setting
 from unweave.sharding import collected
 from unweave.split import RETAINED
@@ -169,7 +168,7 @@ class Guard:
         """Return mean loss and, for cross-entropy, accuracy of the held samples of some subsets."""
         bench, found = self.bench, {}
         samples, device = bench.split.samples, bench.device
-        with own_random_numbers(device), reading(bench.model, device):
+        with reading(bench.model, device):
             for subset in subsets:
                 part, parts = processes.part_of(len(self.rows[subset])), []
                 left = part.rows(self.rows[subset]) if part else self.rows[subset]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unweave import exchange, processes, sharding
 from unweave.engine.batches import derive_seed
@@ -97,7 +97,7 @@ class _Run:
 
     def _begin(self, index: int) -> None:
         phase = self.phases[index]
-        seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32)
+        seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32, self.bench.device)
         phase.prepare(self.bench)
         phase.begin()
         if self.checkpoints and index > 0:
@@ -108,7 +108,7 @@ class _Run:
         self.line.phase(phase.name, steps=phase.steps, done=first)
         own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
         for number in range(first, phase.steps):
-            seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32)
+            seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
             bench.forwards.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
             self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
@@ -130,6 +130,7 @@ class _Run:
         bench = self.bench
         weights = sharding.collected(bench.model.state_dict())
         tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in weights.items()}
+        tensors |= {f"buffer.{name}": buffer for name, buffer in unsaved_buffers(bench.model).items()}
         for number, phase in enumerate(self.phases[: index + 1]):
             tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
         self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
@@ -150,6 +151,9 @@ class _Run:
             )
         try:
             sharding.load(self.bench.model, _under("model.", done))
+            kept = _under("buffer.", done)
+            for name, buffer in unsaved_buffers(self.bench.model).items():
+                buffer.copy_(kept.get(name, buffer))
             self.bench.meter.cost = Cost(**done.extra["cost"])
             if self.guard and done.extra["guard"]:
                 self.guard.load_state(done.extra["guard"])
@@ -173,6 +177,12 @@ class _Run:
                 f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
                 "Take a smaller learning rate, and check the model's weights before the run."
             )
+
+
+def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Return the buffers that a model leaves out of its state, which training mode may change all the same."""
+    saved = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
 
 
 def _under(mark: str, done: Checkpoint) -> dict[str, Tensor]:

@@ -35,7 +35,7 @@ from unweave.errors import UsageError
 from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
 from unweave.projection import Gradient
 from unweave.split import Split
-from unweave.trees import join, shapes
+from unweave.trees import has_one_each, join, shapes
 
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
@@ -83,6 +83,12 @@ class Workbench:
             raise UsageError(
                 "The model has no trainable parameters, so nothing can be unlearned. Set requires_grad on some."
             )
+        for parameter in self.parameters:
+            if parameter.dtype in (torch.float16, torch.bfloat16):
+                raise UsageError(
+                    f"The trained weights are {str(parameter.dtype).removeprefix('torch.')}, in which small steps are "
+                    "lost. Pass model.float(); precision='bfloat16' makes the passes as fast."
+                )
         _refuse_sparse(model)
         self.micro_batches = MicroBatches(micro_batch, device, self.parameters, in_step=self.sharded)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
@@ -143,11 +149,13 @@ class Workbench:
             return [self.losses(batch) for batch in batches]
         alike: dict[Any, list[int]] = {}
         for place, batch in enumerate(batches):
-            alike.setdefault(shapes(batch.data), []).append(place)
+            joins = has_one_each(batch.data, batch.part.size if batch.part else len(batch))
+            alike.setdefault(shapes(batch.data) if joins else place, []).append(place)
         found: dict[int, Tensor] = {}
         for places in alike.values():
             some = [batches[place] for place in places]
-            mine = self._run_mine(self.loss, join([one.data for one in some]), None, total=sum(map(len, some)))
+            data = join([one.data for one in some]) if len(some) > 1 else some[0].data
+            mine = self._run_mine(self.loss, data, None, total=sum(map(len, some)))
             parts = mine.split([one.part.size if one.part else len(one) for one in some])
             for place, one, part in zip(places, some, parts, strict=True):
                 found[place] = exchange.gathered(part, one.part)

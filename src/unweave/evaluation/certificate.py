@@ -130,12 +130,12 @@ def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[flo
 def target_of(config: Mapping[str, Any]) -> float | None:
     """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
 
-    None where it was not, or where the settings do not say it.
+    None where it was not, where its loss was the user's own, or where the settings do not say it.
 
     >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
     10.0
     """
-    settings = config.get("settings")
+    settings = config.get("settings") if "loss" not in config else None
     found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
     return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
@@ -154,7 +154,7 @@ def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Me
 
 def no_certificate() -> list[Metric]:
     """Return the bounds of a model of which the losses before stage 2 are not known."""
-    note = "Not asked for: it needs the model as it was before stage 2 and the method's alpha."
+    note = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
     return [_absent(name, note) for name in NAMES]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from unweave.devices import pick_device
 from unweave.engine.precision import Precision, resolve_precision
-from unweave.errors import unknown
+from unweave.errors import require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate, shortfall_metrics
 from unweave.evaluation.membership import membership_metrics
@@ -82,7 +82,13 @@ def evaluate(
     for name in questions:
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    require_type("train", train, Split, "a Split of the training data")
+    require_type("test", test, (Split, type(None)), "a Split of the test data")
+    require_seed(seed)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
+    for other in references:
+        require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
     seen, retrained = look(model), [look(other) for other in references]
     before = look(original) if original is not None else None

@@ -80,7 +80,9 @@ class SupportVectorAttack:
         members, others = (_rounded(some_of(side, count, generator)) for side in (retained, unseen))
         truth = np.concatenate([np.ones(count), np.zeros(count)])
         both = {name: np.concatenate([members[name], others[name]]) for name in FEATURES}
-        self.machines = {name: SVC(C=3, kernel="rbf", gamma="auto").fit(both[name], truth) for name in FEATURES}
+        self.machines = {
+            name: SVC(C=3, kernel="rbf", gamma="auto", random_state=0).fit(both[name], truth) for name in FEATURES
+        }
         # What is the same for members and others, such as correctness where all is correct, decides nothing.
         self.blind = {name for name in FEATURES if np.ptp(self._decide(name, both[name])) == 0}
 

@@ -8,11 +8,22 @@ from unweave.record import merkle
 from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
 from unweave.record.proofs import NAME as PROOFS
 from unweave.record.proofs import digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
-from unweave.record.record import NAME, SPLIT, TEST_SPLIT, Request, make_record, now, read_record, record_files
+from unweave.record.record import (
+    NAME,
+    SPLIT,
+    TEST_SPLIT,
+    Request,
+    forgotten_tests,
+    make_record,
+    now,
+    read_record,
+    record_files,
+)
 from unweave.record.schema import require_record
 from unweave.record.signing import generate, load_public
 from unweave.record.verify import (
     Check,
+    check_beside,
     check_chain,
     check_content,
     check_forget,
@@ -33,6 +44,7 @@ __all__ = [
     "ForgetSet",
     "Request",
     "changes",
+    "check_beside",
     "check_chain",
     "check_content",
     "check_forget",
@@ -47,6 +59,7 @@ __all__ = [
     "digest_of_file",
     "fingerprint",
     "forgotten_by",
+    "forgotten_tests",
     "generate",
     "is_included",
     "load_public",

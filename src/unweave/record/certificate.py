@@ -24,7 +24,7 @@ def certificate_of(
     if target is not None:
         return _shortfall(now_losses, target)
     if before is None:
-        words = "no bound: only the methods two-stage and unweave have one."
+        words = "no bound: only the methods two-stage and unweave have one, the latter with cross-entropy."
         return {"bound": None, "words": words, "conditions": {}}
     then = predict(before.model, split.samples, split.rows("forget"), device=device, precision=config["precision"])
     bound = forgetting_bound(

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from accelerate.utils import set_seed
 from torch import Tensor
 
 from unweave.errors import UsageError
 from unweave.files import canonical, sha256
-from unweave.randomness import own_random_numbers
+from unweave.randomness import own_random_numbers, seed_host
 from unweave.record import merkle
 from unweave.split import Split
 
@@ -61,7 +60,7 @@ def sample_tensors(split: Split, row: int) -> dict[str, Tensor]:
     Random transforms are made to repeat themselves.
     """
     with own_random_numbers():
-        set_seed(0)
+        seed_host(0)
         data = split.samples.read(torch.tensor([row]))
     inputs = {k: v for k, v in data.items() if k != "labels"} if isinstance(data, Mapping) else {"inputs": data[0]}
     return {name: tensor[0] for name, tensor in _named(inputs)}

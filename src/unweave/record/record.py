@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from unweave.engine import Cost
-from unweave.errors import UsageError
+from unweave.errors import UsageError, require_type
 from unweave.evaluation import BeforeStage2, Metric, Scores
 from unweave.files import canonical, read_json, sha256
 from unweave.provenance import provenance
@@ -36,9 +37,10 @@ from unweave.record.fingerprints import (
     tensor_digests,
 )
 from unweave.record.proofs import NAME as PROOFS
+from unweave.record.proofs import forgotten_by
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
-from unweave.split import EVERY, Split
+from unweave.split import EVERY, RETAINED, Split
 
 NAME, SPLIT, TEST_SPLIT = "record.json", "split.json", "test-split.json"
 TEXT_LENGTH = 100_000
@@ -72,18 +74,29 @@ class Request:
 
     @classmethod
     def of(
-        cls, given: Request | Mapping[str, Any] | None, model: nn.Module, out: str | os.PathLike[str] | None
+        cls,
+        given: Request | Mapping[str, Any] | None,
+        model: nn.Module,
+        split: Split,
+        test: Split | None,
+        out: str | os.PathLike[str] | None,
     ) -> Request | None:
         """Return the request, which may be given as a mapping, and refuse what cannot go on record before any work."""
         if given is None:
             return None
         if out is None:
             raise UsageError("A deletion record needs a folder to be written to. Give out=.")
-        request = given if isinstance(given, Request) else cls(**given)
-        request._check(model)
+        require_type("request", given, (Request, Mapping), "a Request, or a mapping with its id and text")
+        try:
+            request = given if isinstance(given, Request) else cls(**given)
+        except TypeError as error:
+            raise UsageError(f"The request cannot be read: {error}. It needs an id.") from error
+        if len(split.forget) == 0:
+            raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
+        request._check(model, split, test)
         return request
 
-    def _check(self, model: nn.Module) -> None:
+    def _check(self, model: nn.Module, split: Split, test: Split | None) -> None:
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.previous is not None:
@@ -93,6 +106,40 @@ class Request:
                     f"{self.previous} ends with another model than the one given. Unlearn from the model that the "
                     "request before left, or start a new chain."
                 )
+            _refuse_forgotten(Path(self.previous).parent, before, split, test)
+
+
+def _refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Split, test: Split | None) -> None:
+    """Refuse to keep what earlier requests made the model forget, as far as the folder of the last one tells.
+
+    Positions tell nothing where the data set has another size: samples may have been deleted from it since.
+    """
+    who = f"request {before['request']['id']!r} or one before it"
+    if (folder / PROOFS).exists() and before["split"]["samples"] == len(split.samples):
+        again = _kept_of(forgotten_by(folder, split), split)
+        if len(again):
+            raise UsageError(
+                f"{len(again)} samples that {who} made the model forget are kept data of this split (first: sample "
+                f"{again[0]}), and would be learned again. Pass what was forgotten: earlier=[split of that request]."
+            )
+    earlier = forgotten_tests(folder, test) if test is not None else None
+    if test is not None and earlier is not None and len(again := _kept_of(earlier, test)):
+        raise UsageError(
+            f"{len(again)} test samples of what {who} made the model forget count as kept data (first: sample "
+            f"{again[0]}). Take them out: test=test.after(test split of that request)."
+        )
+
+
+def _kept_of(earlier: Split, split: Split) -> np.ndarray[Any, Any]:
+    return np.intersect1d(earlier.rows(*earlier.to_forget), split.rows(*RETAINED))
+
+
+def forgotten_tests(folder: Path, test: Split) -> Split | None:
+    """Return the test split of the run in a folder; None where it has none, or one of other test data."""
+    file = folder / TEST_SPLIT
+    if not file.exists() or read_json(file).get("samples") != len(test.samples):
+        return None
+    return Split.load(file, test.samples)
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from unweave.evaluation import Scores
-from unweave.files import canonical, sha256
+from unweave.files import canonical, read_json, sha256
 from unweave.record import merkle, signing
 from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, salted_split, tensor_digests
 from unweave.record.proofs import unhex
-from unweave.record.record import content_hash, signed_bytes
+from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
 from unweave.split import Split
 
@@ -69,11 +70,24 @@ def check_chain(record: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]],
             found.append(Check(name, False, f"the {broken.name} of that record {broken.words}"))
         else:
             found.append(Check(name, True, "unbroken"))
+            found += _held_forgotten(later, before)
     last = earlier[-1] if earlier else record
     if (missing := last.get("previous")) is not None:
         words = f"{last['request']['id']} continues {missing['id']}, whose record was not given (--previous)"
         found.append(Check("chain", None, f"not followed to its start: {words}"))
     return found
+
+
+def _held_forgotten(later: Mapping[str, Any], before: Mapping[str, Any]) -> list[Check]:
+    """Say where a record holds fewer samples forgotten than there were; of a data set of another size, nothing."""
+    gone, held = before["forget"]["count"] + before["split"]["forgotten"], later["split"]["forgotten"]
+    if held >= gone or later["split"]["samples"] != before["split"]["samples"]:
+        return []
+    words = (
+        f"{later['request']['id']} holds {held} of the {gone} samples that were forgotten before it: the others were "
+        "asked for again, or learned again"
+    )
+    return [Check(f"forgotten by {before['request']['id']}", None, words)]
 
 
 def check_model(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Check:
@@ -115,22 +129,74 @@ def check_forget(
 
 
 def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float = TOLERANCE) -> Check:
-    """Check that scores computed again are those of the record, and name the one that is furthest off."""
-    again = {metric.place: metric.value for metric in scores.metrics}
-    off, compared = [], 0
-    for metric in record["scores"]["metrics"]:
-        place = (metric["split"], metric["subset"], metric["metric"])
-        known, found = metric.get("value"), again.get(place)
-        if known is None or found is None:
-            continue
-        compared += 1
-        if not math.isclose(known, found, rel_tol=tolerance, abs_tol=tolerance):
-            off.append((abs(known - found), f"{' '.join(filter(None, place))} is {found:.4g}, not {known:.4g}"))
-    if not compared:
-        return Check("scores", False, "none of the record's could be computed again")
+    """Check that numbers computed again are those of the record, and name the one that is furthest off.
+
+    One that the record lacks is off, too. What was not computed again, such as the values before where the original was
+    not given, is not compared.
+    """
+    found = list(_again(record, scores))
+    off = [
+        (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
+        for name, known, now in ((name, _number(known), now) for name, known, now in found)
+        if known is None or not math.isclose(known, now, rel_tol=tolerance, abs_tol=tolerance)
+    ]
     if off:
-        return Check("scores", False, f"{len(off)} of {compared} differ; furthest: {max(off)[1]}")
-    return Check("scores", True, f"all {compared} that were computed again agree within {tolerance:g}")
+        return Check("scores", False, f"{len(off)} of {len(found)} differ; furthest: {max(off)[1]}")
+    return Check("scores", True, f"all {len(found)} that were computed again agree within {tolerance:g}")
+
+
+def _number(known: Any) -> float | None:
+    """Return what a record has as a number, if it is one that a computer knows."""
+    return float(known) if isinstance(known, int | float) and abs(known) < 1e300 else None
+
+
+def _again(record: Mapping[str, Any], scores: Scores) -> Iterator[tuple[str, Any, float]]:
+    """Yield what a number is, what the record says, and what was computed again."""
+    rows = {(row["split"], row["subset"], row["metric"]): row for row in record["scores"]["metrics"]}
+    drift = record["drift"][-1] if record["drift"] else {}
+    for metric in scores.metrics:
+        row, name = rows.get(metric.place, {}), " ".join(filter(None, metric.place))
+        for entry in ("value", "low", "high", "before"):
+            if (now := getattr(metric, entry)) is not None and math.isfinite(now):
+                yield f"{name} ({entry})", row.get(entry), now
+        if metric.value is not None and metric.metric == "accuracy" and metric.subset:
+            change = (drift.get(metric.split) or {}).get(metric.subset) or {}
+            yield f"{name} (drift)", change.get("after"), metric.value
+        if metric.value is not None and metric.metric == "forget_bound":
+            yield "the certificate's bound", record["certificate"]["bound"], metric.value
+    for part in ("train", "test", "model"):
+        if part in scores:
+            yield from _numbers(part, record["scores"].get(part), scores[part])
+
+
+def _numbers(name: str, known: Any, now: Any) -> Iterator[tuple[str, Any, float]]:
+    """Yield the numbers of nested values, with what the record has in their place."""
+    if isinstance(now, Mapping):
+        for key, entry in now.items():
+            yield from _numbers(f"{name} {key}", known.get(key) if isinstance(known, Mapping) else None, entry)
+    elif isinstance(now, list | tuple):
+        there = known if isinstance(known, list) and len(known) == len(now) else [None] * len(now)
+        for place, (old, entry) in enumerate(zip(there, now, strict=True)):
+            yield from _numbers(f"{name} {place}", old, entry)
+    elif isinstance(now, int | float) and math.isfinite(now):
+        yield name, known, now
+
+
+def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
+    """Check what a run wrote beside its record: nobody signs these files, but they should say the same."""
+    known = {"config.json": record["configuration"], "scores.json": record["scores"]}
+    found = []
+    for name, section in known.items():
+        if not (folder / name).exists():
+            continue
+        content = plain(read_json(folder / name))
+        other = sorted(key for key, entry in section.items() if content.get(key) != entry)
+        found.append(Check(name, not other, f"says otherwise: {_some(other)}" if other else "says the same"))
+    return found
+
+
+def _short(number: float | None) -> str:
+    return "there" if number is None else f"{number:.4g}"
 
 
 def _is_hex(text: str) -> bool:
