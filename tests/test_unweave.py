@@ -109,6 +109,34 @@ def test_the_tangent_step_leaves_the_shortfall_as_it_is_to_first_order(problem):
     assert abs(product[0, 1]) < 1e-12 * (product[0, 0] * product[1, 1]).sqrt()
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
+def test_the_tangent_step_descends_on_adjacent_plus_weighted_remote_loss(problem, weight):
+    model, split = problem
+    inputs, labels = split.samples.dataset.data
+    losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+    aims = (losses[8:20].mean() + weight * losses[20:].mean(), shortfall(model, split, 6.0)[0])
+    downhill, uphill = (
+        torch.cat([part.flatten() for part in torch.autograd.grad(aim, list(model.parameters()), retain_graph=True)])
+        for aim in aims
+    )
+    expected = downhill - (downhill @ uphill) / (uphill @ uphill) * uphill
+    phase = begun(model, split, settings(target=6.0, remote_weight=weight, stride=1e3))
+    phase.step(0)
+    torch.testing.assert_close(torch.cat([part.flatten() for part in phase.velocity]), expected)
+
+
+def test_the_step_size_falls_to_0_along_a_cosine(problem):
+    model, split = problem
+    phase = begun(model, split, settings(learning_rate=1e-2, restore=1e-15, epochs=20))
+    assert phase.steps == 20
+    for number in (0, 5, 10, 15, 19):
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        phase.step(number)
+        size = 1e-2 * (1 + math.cos(math.pi * number / 20)) / 2
+        expected = [start - size * along for start, along in zip(before, phase.velocity, strict=True)]
+        torch.testing.assert_close([parameter.detach() for parameter in model.parameters()], expected)
+
+
 def test_what_the_tangent_step_leaves_is_of_second_order(problem):
     original, split = problem
     changes = []
