@@ -15,9 +15,18 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from unweave import Split, UsageError, evaluate
 from unweave.evaluation import Predictions
 from unweave.evaluation.attack import _auc, _hits_at, judge
-from unweave.evaluation.membership import FEATURES, modified_entropy, population_attack, svc_features
+from unweave.evaluation.membership import (
+    BLIND,
+    FEATURES,
+    SupportVectorAttack,
+    membership_metrics,
+    modified_entropy,
+    population_attack,
+    svc_features,
+)
 from unweave.evaluation.predictions import Observed
-from unweave.evaluation.rmia import expected_confidence, relative_scores, rmia_metrics
+from unweave.evaluation.reference import reference_metrics
+from unweave.evaluation.rmia import confidences, expected_confidence, relative_scores, rmia_metrics, rmia_scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
 
 
@@ -150,8 +159,6 @@ def observed(train=(6, 6, 6), test=(0, 0, 0), counts=(60, 60, 120), test_counts=
 
 
 def test_the_attack_finds_members_and_over_forgetting():
-    from unweave.evaluation.membership import membership_metrics
-
     remembered = {m.place: m for m in membership_metrics(observed())}
     assert remembered["train", "forget", "mia_svc_confidence"].value < 0.1
     assert remembered["test", "forget", "mia_svc_confidence"].value > 0.8
@@ -166,8 +173,6 @@ def test_the_attack_finds_members_and_over_forgetting():
 
 def test_a_feature_that_is_the_same_for_all_says_nothing():
     """Where everything is predicted right, a tie must not pass for perfect forgetting."""
-    from unweave.evaluation.membership import BLIND, membership_metrics
-
     found = {m.place: m for m in membership_metrics(observed(train=(12, 12, 12), test=(9, 9, 9)))}
     for place in (("train", "forget"), ("train", "adjacent"), ("test", "forget")):
         metric = found[*place, "mia_svc_correctness"]
@@ -178,8 +183,6 @@ def test_a_feature_that_is_the_same_for_all_says_nothing():
 
 
 def test_the_order_of_samples_does_not_matter():
-    from unweave.evaluation.membership import membership_metrics
-
     first = observed()
     order = torch.randperm(60)
     shuffled = Observed({**first.parts, "train": {**first.parts["train"], "forget": first("train", "forget")[order]}})
@@ -197,12 +200,58 @@ def test_population_attack_is_at_chance_on_identical_losses():
     assert found["balanced_accuracy"].value == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.parametrize("kind", ["forget", "adjacent", "remote"])
+def test_the_support_vector_machine_learns_from_test_samples_of_every_kind(kind):
+    """What is unlike training data in one kind of the test data alone is taken for test data."""
+    names = ("forget", "adjacent", "remote")
+    some = observed(test=[-6 if name == kind else 6 for name in names], counts=(60,) * 3, test_counts=(60,) * 3)
+    scores = SupportVectorAttack(some).scores(some("test", kind))
+    for feature in ("confidence", "modified_entropy", "probability"):
+        assert (scores[feature] < 0).mean() > 0.9
+
+
+def test_the_population_attack_does_not_side_with_the_many():
+    """Losses of 6 ± 1 and 5 ± 1 are told apart at the best threshold, however many there are of each."""
+    for members, others in ((500, 500), (300, 6000), (6000, 300)):
+        some = observed(train=(-5, 0, 0), test=(-6, 0, 0), counts=(members, 9, 9), test_counts=(others, 9, 9))
+        found = population_attack(some("train", "forget"), some("test", "forget"), resamples=0)
+        assert found["balanced_accuracy"].value == pytest.approx(norm.cdf(0.5), abs=0.06)
+
+
+def test_tow_mia_has_the_attack_in_the_place_of_forget_accuracy():
+    target, reference = observed(train=(6, 6, 6)), observed(train=(3, 5, 6), seed=10)
+
+    def factors(model):
+        found = {metric.place: metric.value for metric in membership_metrics(model, resamples=0)}
+        right = [model(*part).correct.double().mean() for part in (("train", "adjacent", "remote"), ("test",))]
+        return found["train", "forget", "mia_svc_confidence"], *map(float, right)
+
+    expected = math.prod(1 - abs(a - b) for a, b in zip(factors(target), factors(reference), strict=True))
+    found = {metric.metric: metric.value for metric in reference_metrics(target, [reference])}
+    assert found["tow_mia"] == pytest.approx(expected)
+    assert found["tow_mia"] < found["tow"] - 0.1, "nearly all are recognised by both, and seen through in one"
+
+
 # RMIA and U-LiRA
 
 
 def test_rmia_by_hand():
     assert expected_confidence(np.array([[0.2], [0.4]]), offset=0.3) == pytest.approx([0.5 * (1.3 * 0.3 + 0.7)])
     assert relative_scores(np.array([0.5, 2.0]), np.array([1.0, 3.0])).tolist() == [0.0, 0.5]
+
+
+def test_rmia_compares_with_remote_test_samples():
+    """Its scores are the share of them that surprise less, counted one by one."""
+    target, reference = (observed(test=(0, 2, -1), seed=seed) for seed in (0, 10))
+
+    def surprises(*place):
+        expected = [0.5 * (1.3 * p + 0.7) for p in confidences(reference(*place))]
+        return [math.log(p / q) for p, q in zip(confidences(target(*place)), expected, strict=True)]
+
+    population = surprises("test", "remote")
+    for scores, part in zip(rmia_scores(target, [reference], "forget"), ("train", "test"), strict=True):
+        slow = [sum(other < own for other in population) / len(population) for own in surprises(part, "forget")]
+        assert scores == pytest.approx(slow)
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -304,6 +353,18 @@ def test_test_data_without_forget_samples(data, model):
     scores = evaluate(model, train, test, device="cpu")
     assert "no forget samples" in reason(scores, "mia_svc_confidence", "test")
     assert scores["train"]["forget"]["mia_svc_confidence"] is not None
+
+
+def test_with_few_shadow_models_all_samples_share_a_variance():
+    generator = np.random.default_rng(5)
+    seen = balanced_halves(3, 16, seed=1)
+    shadows = generator.normal(np.where(seen, 2.0, 0.0), [0.5, 1.0, 3.0])
+    target, expected = np.array([1.5, -0.5, 2.5]), np.zeros(3)
+    for side, sign in ((seen, 1), (~seen, -1)):
+        own = [shadows[side[:, i], i] for i in range(3)]
+        shared = math.sqrt(sum(margins.var() for margins in own) / 3)
+        expected += [sign * norm.logpdf(target[i], own[i].mean(), shared) for i in range(3)]
+    assert np.allclose(log_likelihood_ratio(target, shadows, seen), expected)
 
 
 def test_with_enough_shadow_models_every_sample_has_its_own_variance():
