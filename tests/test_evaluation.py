@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from unweave import RunError, Scores, Split, UsageError, evaluate
+from unweave.evaluation import RelearnSettings
+from unweave.evaluation.relearn import shown_and_watched
 
 
 class Echo(nn.Module):
@@ -144,3 +146,13 @@ def test_what_is_heavy_loads_only_when_needed():
         check=True,
     )
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(1, 1), (3, 3), (4, 4), (100, 4)])
+def test_relearning_shows_as_many_forget_samples_as_asked_half_at_most_and_watches_the_others(split, asked, shown):
+    settings = RelearnSettings(samples=asked)
+    found = shown_and_watched(split, "forget", settings, seed=3)
+    assert len(found.adjacent) == shown
+    assert sorted([*found.adjacent, *found.forget]) == sorted(split.forget)
+    honest = shown_and_watched(split, "adjacent", settings, seed=3)
+    assert (honest.adjacent.tolist(), honest.forget.tolist()) == (split.adjacent.tolist(), split.forget.tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import torch
 from torch import nn
 
 from tests.conftest import same, weights
+from tests.tiny import tiny
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.audit import Pool, Subject, audit, examine, load_subject, make_shadows
+from unweave.audit.shadows import check_shadows
 from unweave.benchmarks import find_benchmark
 from unweave.evaluation import BeforeStage2, RelearnSettings, relearn
 from unweave.evaluation.probe import balanced, probe_accuracy
@@ -262,6 +265,32 @@ def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, 
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match="cannot be a folder for shadow models: there is a file"):
             audit(subject, shadows=4, folder=place)
+
+
+@pytest.mark.parametrize("other", ["benchmark", "method", "settings", "train", "test"])
+def test_a_folder_holds_shadow_models_of_one_kind_only(tmp_path, other):
+    benchmark = tiny()
+    task = benchmark.load()
+    moved = Split(task.train.samples, forget=range(2, 10), adjacent=[0, 1, *range(10, 20)], remote=range(20, 60))
+    changes = {
+        "benchmark": replace(benchmark, name="other"),
+        "method": "pgd",
+        "settings": {"stage1_epochs": 3},
+        "train": moved,
+        "test": None,
+    }
+    subject = Subject(
+        model=benchmark.initial(0),
+        train=task.train,
+        test=task.test,
+        benchmark=benchmark,
+        method="two-stage",
+        settings={"stage1_epochs": 2},
+    )
+    for _ in range(2):
+        check_shadows(subject, 4, folder=tmp_path, seed=0)
+    with pytest.raises(UsageError, match=f"with another {other}. Choose another folder"):
+        check_shadows(replace(subject, **{other: changes[other]}), 4, folder=tmp_path, seed=0)
 
 
 def test_audit_without_shadows_says_so(split, model, data):
