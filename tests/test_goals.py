@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -313,6 +314,37 @@ def test_digits_are_as_if_never_trained(unlearned):
     assert scores["train"]["forget"]["loss_wasserstein"] < erased["train"]["forget"]["loss_wasserstein"]
     assert scores["train"]["adjacent"]["accuracy"] >= 0.98
     assert scores["train"]["remote"]["accuracy"] >= 0.99
+
+
+@pytest.mark.parametrize("alone", ["initial weights", "order of batches"])
+def test_a_brief_reference_shares_no_random_numbers_with_the_retrained_model_that_judges_it(alone):
+    """Otherwise a method would be led by the very model that it is then compared with."""
+    steps = {"initial weights": 1e-12, "order of batches": 1e-2}  # steps of no length leave the initial weights
+    recipe = replace(tiny().recipe, epochs=5, learning_rate=steps[alone])
+    benchmark = replace(tiny(), recipe=recipe)
+    if alone == "order of batches":
+        first = benchmark.initial(0)
+        benchmark = replace(benchmark, model=lambda: copy.deepcopy(first))
+    task = benchmark.load()
+
+    def apart(first, second):
+        pairs = zip(weights(first), weights(second), strict=True)
+        return max((one - other).abs().max().item() for one, other in pairs)
+
+    def brief(seed):
+        return benchmark.train_briefly(benchmark.initial(9), task.train, seed=seed, device="cpu").model
+
+    def retrained(seed):  # for as many epochs as the reference
+        values = recipe.to_dict() | {"epochs": 1, "seed": seed, "device": "cpu", "limits": None}
+        return unlearn(
+            benchmark.initial(9), task.train, "retrain", initial=lambda: benchmark.initial(seed), **values
+        ).model
+
+    references = [brief(seed) for seed in range(3)]
+    assert apart(references[0], brief(0)) == 0
+    for reference, seed in itertools.product(references, range(3)):
+        assert apart(reference, retrained(seed)) > 1e-4
+    assert all(apart(*pair) > 1e-4 for pair in itertools.combinations(references, 2))
 
 
 def test_a_study_runs_both_goals_and_says_how_near_each_is_to_retraining(tmp_path):
