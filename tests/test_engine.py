@@ -11,7 +11,8 @@ from torch import nn
 from tests.conftest import same, weights
 from unweave import RunError, UsageError, unlearn
 from unweave.data import Samples
-from unweave.engine import Batches, Checkpoints, History, Workbench, run_phases
+from unweave.engine import Batches, Checkpoints, History, Phase, Workbench, run_phases
+from unweave.engine.cost import Meter
 from unweave.engine.progress import ProgressLine
 from unweave.methods import METHODS, find_method
 
@@ -80,6 +81,36 @@ def test_the_callers_random_numbers_are_left_alone(model, split):
     unlearn(model, split, device="cpu", normalisation="train", **FAST)
     assert torch.equal(torch.rand(3), expected[0])
     assert (random.random(), np.random.rand()) == expected[1:]
+
+
+class Drawing(Phase):
+    """Draws from every generator before its first step."""
+
+    steps = 0
+
+    def __init__(self, name):
+        self.name = name
+
+    def begin(self):
+        self.drawn = (*torch.rand(3).tolist(), random.random(), np.random.rand())
+
+    def step(self, number):
+        return {}
+
+
+def test_what_a_phase_draws_before_its_first_step_depends_on_the_seed_and_its_name_alone(model, split):
+    def drawn(names, *, seed, caller):
+        torch.manual_seed(caller)
+        random.seed(caller)
+        np.random.seed(caller)
+        phases = [Drawing(name) for name in names]
+        run_phases(Workbench(model, split, device=CPU, seed=seed), phases)
+        return [phase.drawn for phase in phases]
+
+    first, second = drawn(["one", "two"], seed=1, caller=5)
+    assert drawn(["two", "one"], seed=1, caller=6) == [second, first], "neither on the caller nor on what went before"
+    assert not set(first) & set(second)
+    assert not set(first) & set(*drawn(["one"], seed=2, caller=5))
 
 
 class Stop(Exception):
@@ -183,6 +214,18 @@ def test_cost_counts_samples(model, split):
     result = unlearn(model, split, method="ft", epochs=2, batch_size=10, device="cpu")
     assert (result.cost.sample_forwards, result.cost.sample_gradients) == (104, 104)
     assert result.cost.seconds > 0
+
+
+def test_the_peak_memory_of_a_run_is_the_highest_of_all_its_parts(monkeypatch):
+    """The system's own peak begins again wherever somebody looks, and in a resumed process."""
+    peaks = iter([300, 500, 200, None])
+    monkeypatch.setattr("unweave.engine.process_memory.peak", lambda: next(peaks))
+    meter, found = Meter(CPU), []
+    for _ in range(4):
+        with meter.running():
+            pass
+        found.append(meter.cost.process_memory_bytes)
+    assert found == [300, 500, 500, 500]
 
 
 def test_progress_is_silent_without_a_terminal(model, split, capfd):
