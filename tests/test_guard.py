@@ -211,7 +211,8 @@ def test_looking_takes_its_share_of_the_work(split, model, share):
     assert 0.8 * share * work - 20 <= between * 20 <= share * work
 
 
-def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path):
+@pytest.mark.parametrize("stop", [15, 16, 17])  # one of them after a look, the others between two
+def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path, stop):
     method = find_method("ft")
     settings = method.configure({"learning_rate": 1e-3, "epochs": 4, "batch_size": 8})
     limits = Limits.parse(NO_LIMIT | {"share": 0.2})
@@ -232,7 +233,7 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path):
 
     whole = run()
     with pytest.raises(KeyboardInterrupt):
-        run(Checkpoints(tmp_path, every_seconds=0), stop=17)
+        run(Checkpoints(tmp_path, every_seconds=0), stop=stop)
     resumed = run(Checkpoints(tmp_path), resume=True)
     assert same(whole[0], resumed[0])
     assert whole[1] == resumed[1]
