@@ -279,6 +279,38 @@ def test_a_strangers_configuration_cannot_name_code_places_or_the_hub(run_folder
         file.write_text(kept)
 
 
+class BelievedError(Exception):
+    """Stands for a benchmark that is looked for."""
+
+
+@pytest.mark.parametrize("data", [None, "folder"])
+@pytest.mark.parametrize("value", ["{outside}", "..", "../outside", "mine/../../outside", "mine/model"])
+def test_a_strangers_configuration_cannot_name_a_place_outside_even_where_a_model_is(
+    run_folder, value, data, tmp_path, monkeypatch
+):
+    def believe(*_, **__):
+        raise BelievedError("it was believed")
+
+    mine, outside = tmp_path / "folder" / "mine" / "model", tmp_path / "outside"
+    for place in (mine, outside, tmp_path):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path / "folder" if data is None else tmp_path)
+    monkeypatch.setattr("unweave.audit.subject.find_benchmark", believe)
+    folder, _ = run_folder
+    file = folder / "config.json"
+    kept = file.read_text()
+    try:
+        file.write_text(json.dumps(json.loads(kept) | {"options": {"model": value.format(outside=outside)}}))
+        expected, words = (UsageError, "a place outside the data folder")
+        if value == "mine/model":
+            expected, words = (BelievedError, "it was believed")
+        with pytest.raises(expected, match=words):
+            load_subject(folder, data=data)
+    finally:
+        file.write_text(kept)
+
+
 # The network, and what the source may not contain
 
 
