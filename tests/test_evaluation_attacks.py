@@ -379,3 +379,28 @@ def test_with_enough_shadow_models_every_sample_has_its_own_variance():
         for i in range(3)
     ]
     assert np.allclose(log_likelihood_ratio(target, shadows, seen), expected)
+
+
+def test_what_cannot_be_told_apart_is_at_chance():
+    """A machine that is judged on what it learned from finds members in noise: an AUC of 0.55 of these."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(count):
+        return Predictions(3 * torch.randn(count, 10, generator=generator), torch.arange(count) % 10)
+
+    parts = {part: {"forget": noise(400), "adjacent": noise(1000), "remote": noise(10)} for part in ("train", "test")}
+    found = {m.place: m.value for m in membership_metrics(Observed(parts), resamples=0)}
+    for feature in ("modified_entropy", "entropy", "probability"):
+        assert found["train", "adjacent", f"mia_svc_{feature}_auc"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_tow_mia_is_absent_where_the_attack_is_blind():
+    same = observed(train=(12, 12, 12), test=(12, 12, 12), seed=3)
+    parts = {
+        part: {s: Predictions(p.logits.sign() * 20, p.labels) for s, p in same.parts[part].items()}
+        for part in same.parts
+    }
+    blind = Observed(parts)
+    found = {m.metric: m for m in reference_metrics(blind, [blind], seed=0)}
+    assert found["tow"].value == 1
+    assert (found["tow_mia"].value, found["tow_mia"].note) == (None, BLIND)

@@ -273,7 +273,7 @@ def test_a_folder_holds_shadow_models_of_one_kind_only(tmp_path, other):
     task = benchmark.load()
     moved = Split(task.train.samples, forget=range(2, 10), adjacent=[0, 1, *range(10, 20)], remote=range(20, 60))
     changes = {
-        "benchmark": replace(benchmark, name="other"),
+        "benchmark": tiny(small=True),
         "method": "pgd",
         "settings": {"stage1_epochs": 3},
         "train": moved,

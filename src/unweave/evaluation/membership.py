@@ -5,7 +5,8 @@ retained training samples from test samples by one feature of the model's output
 look like test samples: ``mia_svc_confidence`` and four more, one a feature. As published the target is the forget
 *training* data (split ``train``); the entanglement paper's code takes the forget *test* data (split ``test``), and both
 are reported. The number reaches 1 whenever confidence on the forget data is low, so it rewards over-forgetting: the
-desirable value is that of a retrained model, not 1.
+desirable value is that of a retrained model, not 1. How well members are told from others (AUC and the rates) is judged
+on samples that the machine did not learn from: a second one learns from every other sample.
 
 **Population** (as in SCRUB). Forget training samples are told from test samples of the same kind by their loss alone:
 the balanced accuracy is a logistic regression's, on held-out halves of stratified shuffle splits; the other numbers
@@ -178,7 +179,8 @@ def membership_metrics(observed: Observed, *, resamples: int = 200, seed: int = 
             continue
         machine = machine or SupportVectorAttack.on(observed, seed=seed)
         members, (others, note) = observed("train", subset), comparable(observed, subset)
-        found += _svc(machine, members, others, subset, resamples=resamples, seed=seed)
+        found += _svc(machine, members, subset)
+        found += _svc_told_apart(observed, subset, resamples=resamples, seed=seed)
         if subset == "forget":
             found += _svc_on_test(machine, observed("test", "forget"))
         numbers = population_attack(members, others, resamples=resamples, seed=seed)
@@ -188,25 +190,35 @@ def membership_metrics(observed: Observed, *, resamples: int = 200, seed: int = 
     return found
 
 
-def _svc(
-    machine: SupportVectorAttack,
-    members: Predictions,
-    others: Predictions,
-    subset: str,
-    *,
-    resamples: int,
-    seed: int,
-) -> list[Metric]:
-    found = []
-    on_members, on_others = machine.scores(members), machine.scores(others)
+def _svc(machine: SupportVectorAttack, members: Predictions, subset: str) -> list[Metric]:
+    """How many look like test samples."""
+    return [
+        Metric.absent(f"mia_svc_{feature}", better="reference", note=BLIND, split="train", subset=subset)
+        if feature in machine.blind
+        else Metric.of(f"mia_svc_{feature}", _efficacy(scores), better="reference", split="train", subset=subset)
+        for feature, scores in machine.scores(members).items()
+    ]
+
+
+def _svc_told_apart(observed: Observed, subset: str, *, resamples: int, seed: int) -> list[Metric]:
+    """How well they are told from test samples, of those that the machine did not learn from."""
+    half = observed.once("other half", lambda: observed.every_other(1))
+    # No machine learns from forget samples, so that all of them can be judged.
+    members = observed("train", subset) if subset == "forget" else half("train", subset)
+    others, note = comparable(half, subset)
+    if min(len(members), len(others)) < FEWEST:
+        note = f"There are {len(members)} members and {len(others)} others that the machine would not learn from."
+        return [row for f in FEATURES for row in attack.absent(f"mia_svc_{f}", split="train", subset=subset, note=note)]
+    machine = SupportVectorAttack.on(observed.once("half", lambda: observed.every_other(0)), seed=seed)
+    found, (on_members, on_others) = [], map(machine.scores, (members, others))
     for feature in FEATURES:
         if feature in machine.blind:
-            found += _absent_svc(feature, subset, BLIND)
+            found += attack.absent(f"mia_svc_{feature}", split="train", subset=subset, note=BLIND)
             continue
-        name = f"mia_svc_{feature}"
-        found.append(Metric.of(name, _efficacy(on_members[feature]), better="reference", split="train", subset=subset))
         numbers = attack.judge(on_members[feature], on_others[feature], resamples=resamples, seed=seed)
-        found += attack.as_metrics(name, numbers, split="train", subset=subset, others=len(others))
+        found += attack.as_metrics(
+            f"mia_svc_{feature}", numbers, split="train", subset=subset, others=len(others), note=note
+        )
     return found
 
 

@@ -110,6 +110,15 @@ class Observed:
         found: T = self._answers[question]
         return found
 
+    def every_other(self, first: int) -> Observed:
+        """Return half of the samples of every subset: those at the even places, or from 1 on those at the odd ones."""
+        return Observed(
+            {
+                part: {subset: found[first::2] for subset, found in subsets.items()}
+                for part, subsets in self.parts.items()
+            }
+        )
+
     @property
     def has_test(self) -> bool:
         """Whether test data was given."""

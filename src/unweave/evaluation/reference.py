@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from unweave.errors import UsageError
 from unweave.evaluation.attack import Scores1D
-from unweave.evaluation.membership import SupportVectorAttack, obstacle
+from unweave.evaluation.membership import BLIND, SupportVectorAttack, obstacle
 from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric, mean
 from unweave.evaluation.predictions import Observed, Predictions, array
 from unweave.losses import squared_wasserstein
@@ -198,6 +198,12 @@ def _tow(name: str, target: Observed, references: Sequence[Observed], *, seed: i
     if not note and not target.has_test:
         note = "No test data was given."
     note = note or (obstacle(target, "forget") if name == "tow_mia" else "")
+    if (
+        not note
+        and name == "tow_mia"
+        and any("confidence" in SupportVectorAttack.on(model, seed=seed).blind for model in (target, *references))
+    ):
+        note = BLIND
     factors = TOW_FACTORS["tow" if name == "tow_mia" else name]
     for part, subsets in factors if not note else ():
         if len(target(part, *subsets)) == 0:
