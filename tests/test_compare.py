@@ -13,7 +13,10 @@ from unweave import UsageError
 from unweave.cli import app
 from unweave.evaluation.reference import TOW_FACTORS
 from unweave.report import compare, grids, read_results
-from unweave.report.compare_measures import NOTES
+from unweave.report.compare import Estimate
+from unweave.report.compare_measures import NOTES, PLANES
+from unweave.report.measures import Place
+from unweave.report.results import Value
 from unweave.study import Store
 
 FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
@@ -72,7 +75,7 @@ def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
             for forget, adjacent in zip(values, kept, strict=True)
         )
     )
-    assert found.runs[group] == 4
+    assert (own.studies, own.runs) == (2, 4)
 
 
 def test_of_a_method_with_several_profiles_the_first_is_the_baseline(tmp_path):
@@ -92,11 +95,18 @@ def test_one_study_is_compared_over_its_seeds(tmp_path):
     assert "seeds of one study" in grids(found)[0].notes[0]
 
 
-def test_equal_runs_differ_by_nothing_and_a_constant_difference_is_certain(tmp_path):
-    found = compare(two_studies(tmp_path, pgd=[(0.0, 0.7, 0.9)] * 2, ft=[(0.5, 0.7, 0.9)] * 2))
-    by_method = {group.method: of["test_forget"] for group, of in found.difference.items()}
-    assert (by_method["pgd"].mean, by_method["pgd"].p) == (0, 1)
-    assert (by_method["ft"].mean, by_method["ft"].p) == (0.5, 0)
+def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp_path):
+    """Equal differences say nothing about chance; 0.3 − 0.2 and 0.4 − 0.3 are equal but for rounding."""
+    shifted = [(0.5, 0.7 - 0.1, 0.9), (0.5, 0.8 - 0.1, 0.9)]
+    found = compare(two_studies(tmp_path, pgd=[(0.0, 0.7, 0.9)] * 2, ft=shifted)[:1])
+    by_method = {group.method: of for group, of in found.difference.items()}
+    for method, measure, mean in (("pgd", "test_forget", 0), ("ft", "test_forget", 0.5), ("ft", "adjacent", -0.1)):
+        one = by_method[method][measure]
+        assert one.mean == pytest.approx(mean)
+        assert one.reach == pytest.approx(0)
+        assert one.p is None
+    assert by_method["ft"]["test_forget"].text("accuracy", signed=True) == "+50.0±0.0"
+    assert Estimate(0.5).text("accuracy") == "50.0"  # of one value nobody knows the spread
 
 
 def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
@@ -105,12 +115,49 @@ def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
     studies = [study(tmp_path, name, {"two-stage": runs, "pgd": runs[:1]}) for name, runs in baseline.items()]
     found = compare(studies)
     of = next(of for group, of in found.difference.items() if group.method == "pgd")
-    assert {(one.mean, one.p) for one in of.values()} == {(0, 1)}
+    assert {one.mean for one in of.values()} == {0}
     own, paired = grids(found)
     assert [(row.name, row.entries[0].text) for row in own.rows] == [("two-stage", "4"), ("pgd", "2")]
     assert own.columns[0].heading == "runs"
     assert "2 to 4 runs" in own.notes[0]
     assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+    assert "over 2 studies (2 runs of a method)" in paired.notes[0]
+
+
+def test_a_measure_of_fewer_runs_says_so(tmp_path):
+    """What a retrained model is needed for may be there for some seeds, or for some studies, only."""
+    studies = two_studies(tmp_path)
+    ours, theirs = (next(g for g in studies[0].groups if g.method == name) for name in ("unweave", "two-stage"))
+    for group, count in ((theirs, 2), (ours, 1)):
+        studies[0].values[group][Place("", "", "tow_split")] = {seed: Value(0.9 + seed / 10) for seed in range(count)}
+    del studies[0].values[ours][Place("test", "adjacent", "accuracy")][1]
+    tables = {grid.name: grid for grid in grids(compare(studies))}
+    assert "over 1 study (1 run of a method)" in tables["compare-retrain-paired"].notes[0]
+    assert "over 1 study (1 to 2 runs of a method)" in tables["compare-retrain"].notes[0]
+    assert "over 2 studies (3 to 4 runs of a method)" in tables["compare-erase-paired"].notes[0]
+    (row,), (record,) = tables["compare-erase-paired"].rows, tables["compare-erase-paired"].records
+    at = [column.heading for column in tables["compare-erase-paired"].columns].index("adjacent kept ↑")
+    assert row.entries[at].text.endswith(" (3 runs)")
+    assert (record["runs"], record["test_forget_runs"], record["adjacent_runs"]) == (4, 4, 3)
+
+
+def test_a_run_that_the_baseline_lacks_is_no_pair(tmp_path):
+    """Else a seed of the method would be compared with nothing, or with another seed."""
+    runs = [(0.1, 0.8, 0.9), (0.5, 0.8, 0.9)]
+    one = study(tmp_path, "one", {"two-stage": [(0.0, 0.8, 0.9)], "pgd": runs})
+    found = compare([one])
+    (apart,) = found.difference.values()
+    assert (apart["test_forget"].mean, apart["test_forget"].runs) == (0.1, 1)
+
+
+def test_the_plane_of_retraining_is_around_the_mean_of_the_retrained_models(tmp_path):
+    """A seed of retraining is no seed of a method: its own would move every method by chance."""
+    retrained, runs = [(0.2, 0.8, 0.9), (0.4, 0.6, 0.9)], [(0.1, 0.9, 0.9), (0.3, 0.7, 0.9)]
+    one = study(tmp_path, "one", {"retrain": retrained, "ft": runs})
+    group = next(group for group in one.groups if group.method == "ft")
+    (_, across), (_, up) = PLANES["retrain"]
+    assert [across(one, group, seed) for seed in (0, 1)] == pytest.approx([0.1 - 0.3, 0.3 - 0.3])
+    assert [up(one, group, seed) for seed in (0, 1)] == pytest.approx([0.9 - 0.7, 0.7 - 0.7])
 
 
 def test_the_note_names_every_factor_of_tow_split():

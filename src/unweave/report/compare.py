@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,15 +21,22 @@ from unweave.report.grids import Column, Entry, Grid, Row
 from unweave.report.measures import number
 from unweave.report.results import Group, Results, label
 
+Runs = dict[tuple[int, int], float]  # a value for each run: the number of its study, and its seed
 LEVEL = 0.95
+ROUNDING = 1e-12  # differences of accuracies that are equal but for rounding are nearer than this
 
 
 class Estimate(NamedTuple):
-    """A mean over studies, how far its interval reaches to both sides (None for one value), and p of a paired test."""
+    """A mean over studies, how far its interval reaches to both sides (None for one value), and p of a paired test.
+
+    There is no p where the values do not spread: equal differences say nothing about chance.
+    """
 
     mean: float
     reach: float | None = None
     p: float | None = None
+    studies: int = 1  # that it is over
+    runs: int = 1  # in all of them together
 
     def text(self, metric: str, *, signed: bool = False) -> str:
         """Return it for a person.
@@ -38,7 +45,7 @@ class Estimate(NamedTuple):
         '+2.5±1.0 p=0.003'
         """
         words = f"{'+' if signed and self.mean > 0 else ''}{number(self.mean, metric)}"
-        words += f"±{number(self.reach, metric)}" if self.reach else ""
+        words += "" if self.reach is None else f"±{number(self.reach, metric)}"
         return words if self.p is None else f"{words} p={self.p:.2g}"
 
 
@@ -48,8 +55,8 @@ def estimate(values: Sequence[float], *, paired: bool = False) -> Estimate | Non
     >>> found = estimate([0.1, 0.2, 0.3], paired=True)
     >>> round(found.mean, 3), round(found.reach, 3), round(found.p, 3)
     (0.2, 0.248, 0.074)
-    >>> estimate([0.5])
-    Estimate(mean=0.5, reach=None, p=None)
+    >>> estimate([0.5]).reach, estimate([0.5, 0.5], paired=True).reach, estimate([0.5, 0.5], paired=True).p
+    (None, 0.0, None)
     """
     from scipy import stats
 
@@ -58,11 +65,12 @@ def estimate(values: Sequence[float], *, paired: bool = False) -> Estimate | Non
     mean, count = statistics.fmean(values), len(values)
     if count < 2:
         return Estimate(mean)
-    error = statistics.stdev(values) / math.sqrt(count)
+    deviation = statistics.stdev(values)
+    error = deviation / math.sqrt(count)
     reach = float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) * error
-    if not paired:
+    if not paired or deviation <= ROUNDING:
         return Estimate(mean, reach)
-    return Estimate(mean, reach, float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error else float(mean == 0))
+    return Estimate(mean, reach, float(2 * stats.t.sf(abs(mean) / error, count - 1)))
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,6 @@ class Comparison:
     studies: tuple[str, ...]
     baseline: Group
     names: dict[Group, str]
-    runs: dict[Group, int]  # in all studies together
-    pairs: dict[Group, int]  # of these, the ones that the baseline has too
     own: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
     difference: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
 
@@ -108,94 +114,108 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     chosen = next(iter(called + [group for group in groups if group.method == baseline]), None)
     if chosen is None:
         raise unknown("method", baseline, names.values())
-    seeds = {group: {(at, seed) for at, one in enumerate(studies) for seed in one.seeds_of(group)} for group in groups}
-    runs = {group: len(some) for group, some in seeds.items()}
-    pairs = {group: len(some & seeds[chosen]) for group, some in seeds.items()}
-    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, runs, pairs)
+    found = Comparison(tuple(results.benchmark for results in studies), chosen, names)
     for measure in MEASURES:
+        theirs = runs_of(studies, chosen, measure.value)
         for group in groups:
-            own = estimate(list(units(studies, group, measure.value).values()))
+            ours = runs_of(studies, group, measure.value)
+            own = estimate_runs(studies, ours)
             if own is None:
                 continue
             found.own.setdefault(group, {})[measure.name] = own
             if group == chosen or group.is_reference or not measure.tested:
                 continue
-            ours = units(studies, group, measure.value, shared=chosen)
-            theirs = units(studies, chosen, measure.value, shared=group)
-            apart = estimate([ours[unit] - theirs[unit] for unit in ours], paired=True)
+            both = {run: value - theirs[run] for run, value in ours.items() if run in theirs}
+            apart = estimate_runs(studies, both, paired=True)
             if apart is not None:
                 found.difference.setdefault(group, {})[measure.name] = apart
     return found
 
 
-def units(
-    studies: Sequence[Results], group: Group, value_of: ValueOf, *, shared: Group | None = None
-) -> dict[tuple[int, int], float]:
-    """Return the values that a mean is over: of each study, or of each seed where there is one study.
+def runs_of(studies: Sequence[Results], group: Group, value_of: ValueOf) -> Runs:
+    """Return what every run of a group measured, as far as it did."""
+    found = {
+        (place, seed): value_of(results, group, seed)
+        for place, results in enumerate(studies)
+        for seed in results.seeds_of(group)
+    }
+    return {run: value for run, value in found.items() if value is not None}
 
-    Only of runs that the group ``shared``, if given, has too.
-    """
-    found: dict[tuple[int, int], list[float]] = {}
-    for place, results in enumerate(studies):
-        for seed in results.seeds_of(group):
-            value = value_of(results, group, seed)
-            if value is not None and (shared is None or value_of(results, shared, seed) is not None):
-                found.setdefault((place, -1) if len(studies) > 1 else (place, seed), []).append(value)
-    return {unit: statistics.fmean(values) for unit, values in found.items()}
+
+def estimate_runs(studies: Sequence[Results], runs: Runs, *, paired: bool = False) -> Estimate | None:
+    """Return the estimate over the means of the studies, or over the seeds where there is one study."""
+    by_study: dict[int, list[float]] = {}
+    for (place, _), value in runs.items():
+        by_study.setdefault(place, []).append(value)
+    means = [statistics.fmean(values) for values in by_study.values()]
+    found = estimate(means if len(studies) > 1 else list(runs.values()), paired=paired)
+    return found._replace(studies=len(by_study), runs=len(runs)) if found else None
 
 
 def grids(found: Comparison) -> list[Grid]:
     """Return the tables: one for each goal, and the differences from the baseline.
 
-    Where methods differ in how many runs they have, every row says its own number.
+    Where methods differ in how many runs they have, every row says its own number, and so does a value of fewer.
     """
-    note = f"Mean ± 95% interval over {_over(found, found.own, found.runs)}; ↓ lower is better, ↑ higher."
     tables = []
     for goal, title in ((ERASE, "Goal erase"), (RETRAIN, "Goal retrain: as if never trained")):
-        tables += _grid(found, goal, title, (note, NOTES[goal]))
-    over = _over(found, found.difference, found.pairs)
-    note = f"Mean ± 95% interval over {over}, and p of a paired t test; not corrected for their number."
+        tables += _grid(found, goal, title)
     for goal in (ERASE, RETRAIN):
-        tables += _grid(
-            found, goal, f"Goal {goal}: difference from {found.names[found.baseline]}", (note,), paired=True
-        )
+        tables += _grid(found, goal, f"Goal {goal}: difference from {found.names[found.baseline]}", paired=True)
     return tables
 
 
-def _over(found: Comparison, rows: Iterable[Group], runs: Mapping[Group, int]) -> str:
-    """Return what the means of these rows are over, in words."""
-    over = f"{len(found.studies)} studies" if len(found.studies) > 1 else "the seeds of one study"
-    counts = _counts(rows, runs)
-    few = f"{counts[0]} to " if len(counts) > 1 else ""
-    return f"{over} ({few}{counts[-1]} runs of a method)" if counts else over
-
-
-def _counts(rows: Iterable[Group], runs: Mapping[Group, int]) -> list[int]:
-    """Return the different numbers of runs that methods have; retrained models have their own."""
-    return sorted({runs[group] for group in rows if not group.is_reference})
-
-
-def _grid(found: Comparison, goal: str, title: str, notes: tuple[str, ...], *, paired: bool = False) -> list[Grid]:
+def _grid(found: Comparison, goal: str, title: str, *, paired: bool = False) -> list[Grid]:
     """Return the table of a goal, if anything of it was measured."""
-    values, runs = (found.difference, found.pairs) if paired else (found.own, found.runs)
-    shown = [m for m in MEASURES if m.goal == goal and any(m.name in of for of in values.values())]
+    shown = [measure for measure in MEASURES if measure.goal == goal]
+    values = {
+        group: {measure.name: of[measure.name] for measure in shown if measure.name in of}
+        for group, of in (found.difference if paired else found.own).items()
+    }
+    values = {group: values[group] for group in found.names if values.get(group)}
+    shown = [measure for measure in shown if any(measure.name in of for of in values.values())]
     if not shown:
         return []
-    uneven = len(_counts(values, runs)) > 1
+    runs = {group: max(one.runs for one in of.values()) for group, of in values.items()}
+    uneven = len({count for group, count in runs.items() if not group.is_reference}) > 1
     rows, records = [], []
-    for group in found.names:
-        of = values.get(group, {})
-        if not of:
-            continue
+    for group, of in values.items():
         cells = [Entry(str(runs[group]))] if uneven else []
         record: dict[str, Any] = {**group._asdict(), "runs": runs[group]}
         for measure in shown:
             one = of.get(measure.name)
-            cells.append(Entry(one.text(measure.metric, signed=paired) if one else "–"))
-            for part in ("mean", "reach", *(("p",) if paired else ())):
+            fewer = f" ({_plural(one.runs, 'run')})" if one and one.runs < runs[group] else ""
+            cells.append(Entry(one.text(measure.metric, signed=paired) + fewer if one else "–"))
+            for part in ("mean", "reach", *(("p",) if paired else ()), "runs"):
                 record[f"{measure.name}_{part}"] = getattr(one, part) if one else None
         rows.append(Row(found.names[group], tuple(cells)))
         records.append(record)
+    over = f"Mean ± 95% interval over {_over(found, values)}"
+    notes = [f"{over}; ↓ lower is better, ↑ higher.", NOTES[goal]]
+    if paired:
+        notes = [f"{over}, and p of a paired t test where differences spread; not corrected for their number."]
     columns = (*([Column("runs")] if uneven else []), *(Column(measure.heading) for measure in shown))
     name = f"compare-{goal}-paired" if paired else f"compare-{goal}"
-    return [Grid(name, title, columns, tuple(rows), records, notes)]
+    return [Grid(name, title, columns, tuple(rows), records, tuple(notes))]
+
+
+def _over(found: Comparison, values: Mapping[Group, Mapping[str, Estimate]]) -> str:
+    """Return what the means of a table are over, in words; retrained models have their own number of runs."""
+    own = [one for group, of in values.items() if not group.is_reference for one in of.values()]
+    over = _range([one.studies for one in own], "study") if len(found.studies) > 1 else "the seeds of one study"
+    return f"{over} ({_range([one.runs for one in own], 'run')} of a method)" if own else over
+
+
+def _range(counts: Sequence[int], word: str) -> str:
+    """Return how many of something there are, in words.
+
+    >>> _range([2, 4, 2], "run"), _range([1], "study"), _range([], "study")
+    ('2 to 4 runs', '1 study', '0 studies')
+    """
+    low, high = min(counts, default=0), max(counts, default=0)
+    return f"{f'{low} to ' if low < high else ''}{_plural(high, word)}"
+
+
+def _plural(count: int, word: str) -> str:
+    several = f"{word.removesuffix('y')}ies" if word.endswith("y") else f"{word}s"
+    return f"{count} {word if count == 1 else several}"

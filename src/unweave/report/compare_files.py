@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from unweave.errors import UsageError
-from unweave.report.compare import Comparison, estimate, grids, units
+from unweave.report.compare import Comparison, estimate_runs, grids, runs_of
 from unweave.report.compare_measures import ERASE, PLANES, RETRAIN, Plane
 from unweave.report.drawing import new_figure, style
 from unweave.report.formats import comma_separated, latex, markdown
@@ -97,5 +97,5 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
 
 def _point(studies: Sequence[Results], group: Group, plane: Plane) -> list[tuple[float, float]] | None:
     """Return mean and reach of the interval along both axes, in percent."""
-    found = [estimate(list(units(studies, group, value_of).values())) for _, value_of in plane]
+    found = [estimate_runs(studies, runs_of(studies, group, value_of)) for _, value_of in plane]
     return [(100 * one.mean, 100 * (one.reach or 0)) for one in found if one] if all(found) else None
