@@ -115,9 +115,8 @@ def grid(
     units = {unit(place.metric) for place in places} - {"count", ""}
     one = units.pop() if len(units) == 1 and plain else ""
     columns = [Column("seeds"), *(_column(results, place, short=plain) for place in places)]
-    notes = [LEGEND, MARKED, *(note for note in failure_notes(results, among=names))]
-    if SECONDS in places and results.sharing:
-        notes.insert(2, results.sharing)
+    sharing = results.sharing if SECONDS in places else ""
+    notes = [*filter(None, (results.caution, LEGEND, MARKED, sharing)), *failure_notes(results, among=names)]
     heading = f"{words} in {one}" if one else words
     return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(shown), records, tuple(notes))
 

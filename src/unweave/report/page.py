@@ -215,8 +215,9 @@ def _footer(results: Results) -> str:
     versions = " · ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     lines = [
         "Forget: what is to be unlearned. Adjacent: what looks like it and must stay. Remote: everything else.",
-        "A method collapses if any accuracy on data to keep falls by more than 10 points; it keeps the neighbours if "
-        "it does not, and its mean adjacent accuracy is within 2 points of the original's, on training and test data.",
+        "A method forgets if it still recognises at most 5% of the forget samples; it keeps if its mean adjacent and "
+        "remote accuracy are within 2 points of the original's, on training and test data, and collapses if any of "
+        "these falls by more than 10.",
         f"Made by unweave {__version__} from the study's own files. {f'Runs: {versions}. ' if versions else ''}"
         "Charts: Chart.js (MIT licence).",
     ]

@@ -95,6 +95,13 @@ class Results:
         return f"Up to {self.at_once} cells ran at once and shared the machine: alone, each takes less time."
 
     @property
+    def caution(self) -> str:
+        """What a reader of any number must know, where the benchmark was only tried; else empty."""
+        if not self.options.get("small"):
+            return ""
+        return "A trial with --small: its numbers mean nothing but that everything runs."
+
+    @property
     def name(self) -> str:
         """The benchmark's name."""
         return str(self.about["benchmark"])

@@ -1,14 +1,15 @@
 """What the study says, in words, computed from its numbers.
 
-A method *collapses* if any accuracy on data to keep falls by more than ten points. It *keeps* the neighbours if it does
-not, and its adjacent accuracy is within two points of the original's, on training and on test data. Everything else
-lies between.
+A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if adjacent and remote
+accuracy are within two points of the original's, on training and on test data, and *collapses* if any of these falls
+by more than ten; in between it pays. A method is held against the original of the same seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from unweave.report.measures import SECONDS, SPLITS, SUBSETS, Place
 from unweave.report.results import Group, Results
@@ -19,6 +20,7 @@ COLLAPSE = 0.10  # as in the evaluation's goals
 FORGOTTEN = 0.05  # of the forget samples still recognised, up to which one may speak of forgetting
 SAME = 1e-9  # differences of fractions carry rounding errors: 0.98 − 0.96 is a little more than 0.02
 ACCURACIES = tuple(Place(split, subset, "accuracy") for split in SPLITS for subset in SUBSETS)
+KEPT_PLACES = tuple(place for place in ACCURACIES if place.subset in RETAINED)
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Verdict:
 
     headline: str
     points: list[tuple[str, str]] = field(default_factory=list)
-    winner: Group | None = None
+    winner: Group | None = None  # of whom the points tell most
+    named: tuple[Group, ...] = ()  # in the headline
 
     def text(self) -> str:
         """Return everything as plain text."""
@@ -39,13 +42,16 @@ def verdict(results: Results) -> Verdict:
     racing = [group for group in results.values if not group.is_reference and not results.is_extra(group)]
     methods = [group for group in racing if _forget(results, group) is not None]
     original = results.reference("original")
-    if not methods:
-        found = Verdict("No unlearning method of this study has a result yet.")
-    elif original is None:
-        found = _without_original(results, methods)
+    if results.caution:
+        found = Verdict(results.caution)
     else:
-        found = _against_original(results, methods, original)
-    found.points += _retraining(results, methods, found.winner) + _cost(results, found.winner)
+        if not methods:
+            found = Verdict("No unlearning method of this study has a result yet.")
+        elif original is None:
+            found = _without_original(results, methods)
+        else:
+            found = _against_original(results, methods, original)
+        found.points += _retraining(results, methods, found.winner) + _cost(results, found.winner)
     if results.failures:
         names = {f"{results.label(cell.group)} seed {cell.seed}" for cell in results.failures}
         found.points.append(("Failed", f"{_count(len(names), 'cell')} failed, missing above: {_list(names)}."))
@@ -53,46 +59,55 @@ def verdict(results: Results) -> Verdict:
 
 
 def _against_original(results: Results, methods: list[Group], original: Group) -> Verdict:
-    def drop(group: Group, *subsets: str) -> float:
-        return lost(results, group, original, subsets)
+    before = _forget(results, original)
+    if before is not None and before <= FORGOTTEN + SAME:  # the original forgets, as this report uses the word
+        words = f"The original does not recognise the forget data ({_percent(before)}), so there is nothing to forget"
+        return Verdict(f"{words} here.", _losing(results, methods, original))
+    found = _race(results, methods, original)
+    others = [group for group in methods if group != found.winner]
+    if found.winner is not None:
+        found.points.append(_kept(results, found.winner, original))
+    found.points += _losing(results, others, original, forgetting=True) + _keeping(results, others, original)
+    return found
 
-    keeping = [g for g in methods if drop(g, "adjacent") <= KEPT + SAME and drop(g, *RETAINED) <= COLLAPSE + SAME]
 
-    def gentlest(among: list[Group]) -> tuple[Group, str, str]:
-        """Return who loses least, of which subset it loses most, and how much that is."""
-        found = min(among, key=lambda group: drop(group, *RETAINED))
-        worst = max(RETAINED, key=lambda subset: drop(found, subset))
-        return found, worst, f"{_points(drop(found, worst))} of {worst} accuracy"
-
-    before = _percent(_forget(results, original))
-    if not keeping:
-        least, worst, loss = gentlest(methods)
-        name, what = results.label(least), "the neighbours" if worst == "adjacent" else "the rest"
-        who = f"{name} does not keep {what}: it"
-        if len(methods) > 1:
-            who = f"No method keeps {what}: the gentlest, {name},"
-        still = _percent(_forget(results, least))
-        headline = f"{who} loses {loss} and still recognises {still} of the forget samples."
-        return Verdict(headline, _groups_of_loss(results, methods, original))
-    winner = min(keeping, key=lambda group: _order(results, group))
-    left = _forget(results, winner) or 0.0
-    name, still = results.label(winner), _percent(left)
-    forgetting = [group for group in methods if (_forget(results, group) or 0.0) <= FORGOTTEN]
-    if left <= FORGOTTEN:
-        headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised (before: {before}), "
-        headline += "and their neighbours stay within 2 points of the original on average."
+def _race(results: Results, methods: list[Group], original: Group) -> Verdict:
+    """Say who forgets and keeps; else who forgets for the least, and who keeps and forgets most."""
+    known = _forget(results, original)
+    left = {group: _forget(results, group) or 0.0 for group in methods}
+    loss = {group: lost(results, group, original) for group in methods}
+    forgetting = [group for group in methods if left[group] <= FORGOTTEN + SAME]
+    keeping = [group for group in methods if loss[group] <= KEPT + SAME]
+    both = [group for group in forgetting if group in keeping]
+    nearest = min(both or keeping, key=lambda group: _order(results, group), default=None)
+    cheapest = min(forgetting or methods, key=lambda group: loss[group])
+    winner, named = nearest, [nearest or cheapest]
+    name, still = results.label(named[0]), _percent(left[named[0]])
+    before, alone = f"(before: {_percent(known)})", len(methods) == 1
+    if both:
+        headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised {before}, and "
+        headline += "adjacent and remote accuracy stay within 2 points of the original's on average."
     elif forgetting:
-        other, _, loss = gentlest(forgetting)
-        headline = f"No method forgets and keeps: {results.label(other)} forgets and loses {loss}, with "
-        headline += f"{_percent(_forget(results, other))} of the forget samples recognised (before: {before}); "
-        headline += f"{name} keeps the neighbours and still recognises {still}."
+        other, price = results.label(cheapest), _price(results, cheapest, original)
+        headline = f"{'' if alone else 'No method forgets and keeps: '}{other} forgets and loses {price}, with "
+        headline += f"{_percent(left[cheapest])} of the forget samples still recognised {before}"
+        headline += f"; {name} keeps and still recognises {still}." if nearest else "."
+        named = [cheapest, nearest] if nearest else [cheapest]
+        winner = cheapest if loss[cheapest] <= COLLAPSE + SAME else nearest
+    elif nearest:
+        who = f"{name} keeps but does not forget: it"
+        if not alone:
+            who = f"No method forgets: of those that keep, {name} comes nearest and"
+        headline = f"{who} still recognises {still} of the forget samples {before}."
     else:
-        headline = f"No method that keeps the neighbours forgets fully: {name} comes nearest and still recognises "
-        headline += f"{still} of the forget samples (before: {before})."
-    if left > max(FORGOTTEN, (_forget(results, original) or 0.0) / 2):  # who hardly forgot has won nothing
-        return Verdict(headline, _groups_of_loss(results, methods, original))
-    others = [group for group in methods if group != winner]
-    return Verdict(headline, [_kept(results, winner, original), *_groups_of_loss(results, others, original)], winner)
+        who = f"{name} neither forgets nor keeps: it"
+        if not alone:
+            who = f"No method forgets, and none keeps: the gentlest, {name},"
+        price = _price(results, cheapest, original)
+        headline = f"{who} loses {price} and still recognises {still} of the forget samples {before}."
+    if winner is not None and _hardly(left[winner], known):  # who hardly forgot has won nothing
+        winner = None
+    return Verdict(headline, winner=winner, named=tuple(named))
 
 
 def _without_original(results: Results, methods: list[Group]) -> Verdict:
@@ -101,15 +116,16 @@ def _without_original(results: Results, methods: list[Group]) -> Verdict:
         f"{results.label(best)} recognises the fewest forget samples ({_percent(_forget(results, best))}); "
         "what it cost the neighbours cannot be said, because the original model is not part of this study."
     )
-    return Verdict(headline)
+    return Verdict(headline, named=(best,))
 
 
 def _kept(results: Results, winner: Group, original: Group) -> tuple[str, str]:
-    parts = []
-    for place in ACCURACIES:
-        now, before = results.mean(winner, place), results.mean(original, place)
-        if place.subset != "forget" and now is not None and before is not None:
-            parts.append(f"{place.words} {_percent(now)} (original {_percent(before)})")
+    pairs = {place: _paired(results, winner, original, place) for place in KEPT_PLACES}
+    parts = [
+        f"{place.words} {_percent(fmean(now))} (original {_percent(fmean(before))})"
+        for place, (now, before) in pairs.items()
+        if now
+    ]
     words = f"{results.label(winner)} has {', '.join(parts)}."
     beyond = [seed for seed in results.seeds_of(winner) if _lost_in(results, winner, original, seed) > KEPT + SAME]
     if beyond:
@@ -118,61 +134,65 @@ def _kept(results: Results, winner: Group, original: Group) -> tuple[str, str]:
 
 
 def _lost_in(results: Results, group: Group, original: Group, seed: int) -> float:
-    """Return the largest loss of adjacent accuracy of one seed, against the original of the same seed."""
+    """Return the largest loss of accuracy on data to keep of one seed, against the original of the same seed."""
     losses = [0.0]
-    for split in SPLITS:
-        place = Place(split, "adjacent", "accuracy")
-        now, before = (results.values[one].get(place, {}).get(seed) for one in (group, original))
+    for place in KEPT_PLACES:
+        now, before = (results.value(one, place, seed) for one in (group, original))
         if now is not None and before is not None:
-            losses.append(before.value - now.value)
+            losses.append(before - now)
     return max(losses)
 
 
-def _groups_of_loss(results: Results, methods: list[Group], original: Group) -> list[tuple[str, str]]:
-    """Sort the methods into those that collapse, those that pay with neighbours, and those that hardly forget."""
-
-    def names(test: Callable[[Group], bool]) -> list[str]:
-        return [results.label(group) for group in methods if test(group)]
-
-    def everything(group: Group) -> float:
-        return lost(results, group, original, RETAINED)
-
-    def neighbours(group: Group) -> float:
-        return lost(results, group, original, ("adjacent",))
-
-    before = _forget(results, original) or 0.0
-    collapsed = names(lambda group: everything(group) > COLLAPSE + SAME)
-    paying = names(lambda group: neighbours(group) > KEPT + SAME and everything(group) <= COLLAPSE + SAME)
-    idle = names(lambda group: neighbours(group) <= KEPT + SAME and (_forget(results, group) or 0.0) > before / 2)
-    kept = [
-        group
-        for group in methods
-        if neighbours(group) <= KEPT + SAME and results.label(group) not in (*idle, *collapsed)
-    ]
-
-    def still(groups: Iterable[Group]) -> list[str]:
-        return [f"{results.label(group)} ({_percent(_forget(results, group))})" for group in groups]
-
-    too = still(group for group in kept if (_forget(results, group) or 0.0) <= FORGOTTEN)
-    partly = still(group for group in kept if (_forget(results, group) or 0.0) > FORGOTTEN)
+def _losing(
+    results: Results, methods: list[Group], original: Group, *, forgetting: bool = False
+) -> list[tuple[str, str]]:
+    """Name the methods that collapse, and those that pay; those that forget for it apart, if asked to."""
+    loss = {group: lost(results, group, original) for group in methods}
+    collapsed = [group for group in methods if loss[group] > COLLAPSE + SAME]
+    paying = [group for group in methods if KEPT + SAME < loss[group] <= COLLAPSE + SAME]
+    worth = [group for group in paying if forgetting and (_forget(results, group) or 0.0) <= FORGOTTEN + SAME]
     points = []
     if collapsed:
-        worst = max(methods, key=everything)
-        words = (
-            f"{_list(collapsed)} lose more than 10 points of accuracy on data to keep"
-            if len(collapsed) > 1
-            else (f"{collapsed[0]} loses more than 10 points of accuracy on data to keep")
-        )
-        points.append(("Collapsed", f"{words}; {results.label(worst)} loses {_points(everything(worst))}."))
-    if paying:
-        points.append(("Paid with neighbours", f"{_list(paying)}: 2 to 10 points of adjacent accuracy lost."))
-    if too:
-        points.append(("Forgot and kept too", f"{_list(too)}."))
-    if partly:
-        points.append(("Forgot in part", f"{_list(partly)} keep the neighbours too, with more still recognised."))
-    if idle:
-        points.append(("Hardly forgot", f"{_list(idle)}: more than half of what was recognised before still is."))
+        worst = max(collapsed, key=lambda group: loss[group])
+        words = f"{_names(results, collapsed)} {'loses' if len(collapsed) == 1 else 'lose'} more than 10 points of "
+        words += f"accuracy on data to keep; {results.label(worst)} loses {_points(loss[worst])}."
+        points.append(("Collapsed", words))
+    if worth:
+        words = _list(f"{results.label(group)} loses {_price(results, group, original)}" for group in worth)
+        points.append(("Forgot at a price", f"{words}."))
+    if rest := [group for group in paying if group not in worth]:
+        words = f"{_names(results, rest)}: 2 to 10 points of adjacent or remote accuracy lost."
+        points.append(("Paid with kept data", words))
     return points
+
+
+def _keeping(results: Results, methods: list[Group], original: Group) -> list[tuple[str, str]]:
+    """Name the methods that keep, by how much they forget."""
+    before = _forget(results, original)
+    left = {group: _forget(results, group) or 0.0 for group in methods}
+    kept = [group for group in methods if lost(results, group, original) <= KEPT + SAME]
+    idle = [group for group in kept if _hardly(left[group], before)]
+    too = [group for group in kept if left[group] <= FORGOTTEN + SAME]
+    partly = [group for group in kept if group not in (*idle, *too)]
+
+    def still(groups: list[Group]) -> str:
+        return _list(f"{results.label(group)} ({_percent(left[group])})" for group in groups)
+
+    points = []
+    if too:
+        points.append(("Forgot and kept too", f"{still(too)}."))
+    if partly:
+        verb = "keeps" if len(partly) == 1 else "keep"
+        points.append(("Forgot in part", f"{still(partly)} {verb}, with more still recognised."))
+    if idle:
+        words = f"{_names(results, idle)}: more than half of what was recognised before still is."
+        points.append(("Hardly forgot", words))
+    return points
+
+
+def _hardly(left: float, before: float | None) -> bool:
+    """Tell whether more than half of what was recognised before still is, where that is more than what is forgotten."""
+    return left > max(FORGOTTEN, (before or 0.0) / 2) + SAME
 
 
 def _retraining(results: Results, methods: list[Group], winner: Group | None) -> list[tuple[str, str]]:
@@ -207,16 +227,28 @@ def _cost(results: Results, winner: Group | None) -> list[tuple[str, str]]:
     return [("Cost", f"{words}. {results.sharing}".rstrip())]
 
 
-def lost(results: Results, group: Group, original: Group, subsets: Iterable[str]) -> float:
-    """Return the largest loss of mean accuracy against the original, over training and test data."""
-    losses = [0.0]
-    for subset in subsets:
-        for split in SPLITS:
-            place = Place(split, subset, "accuracy")
-            now, before = results.mean(group, place), results.mean(original, place)
-            if now is not None and before is not None:
-                losses.append(before - now)
-    return max(losses)
+def lost(results: Results, group: Group, original: Group) -> float:
+    """Return the largest loss of accuracy on data to keep against the original, over training and test data."""
+    return max(0.0, *_losses(results, group, original).values())
+
+
+def _price(results: Results, group: Group, original: Group) -> str:
+    """Say how much is lost where most is."""
+    losses = _losses(results, group, original)
+    worst = max(losses, key=lambda place: losses[place])
+    return f"{_points(losses[worst])} of {worst.words} accuracy"
+
+
+def _losses(results: Results, group: Group, original: Group) -> dict[Place, float]:
+    pairs = {place: _paired(results, group, original, place) for place in KEPT_PLACES}
+    return {place: fmean(before) - fmean(now) if now else 0.0 for place, (now, before) in pairs.items()}
+
+
+def _paired(results: Results, group: Group, original: Group, place: Place) -> tuple[list[float], list[float]]:
+    """Return the values of both in the seeds that both have; an easy seed that one lacks would be taken for a loss."""
+    ours, theirs = (results.values[one].get(place, {}) for one in (group, original))
+    seeds = [seed for seed in ours if seed in theirs]
+    return [ours[seed].value for seed in seeds], [theirs[seed].value for seed in seeds]
 
 
 def distance(results: Results, group: Group, retrain: Group) -> float:
@@ -248,6 +280,10 @@ def _points(value: float) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _names(results: Results, groups: Iterable[Group]) -> str:
+    return _list(results.label(group) for group in groups)
 
 
 def _list(names: Iterable[str]) -> str:
