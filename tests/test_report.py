@@ -12,14 +12,20 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from tests.test_record import Run
 from tests.tiny import tiny
 from unweave import UsageError
 from unweave.methods import METHODS as METHOD_TABLE
-from unweave.report import write_report
+from unweave.record import signing
+from unweave.report import accuracy_table, write_report
 from unweave.report.grids import study_grids
+from unweave.report.measures import Place
 from unweave.report.paper import paper_grid
-from unweave.report.results import read_results
+from unweave.report.record_page import write_record_page
+from unweave.report.results import Group, Results, Value, read_results
+from unweave.report.sections import row_labels
 from unweave.report.stage_figures import stage_histograms
 from unweave.study import (
     PRESETS,
@@ -350,6 +356,58 @@ def test_a_cell_finished_after_the_table_is_shown_too(tmp_path):
     folder = make_study(tmp_path / "study", seeds=1, failures=False)
     write_cell(Store(folder), "late", "", 0, (0.5, 0.9, 0.9), np.random.default_rng(1))
     assert "late" in {group.method for group in read_results(folder).groups}
+
+
+def test_a_cell_is_newer_than_the_table(tmp_path):
+    """A study that was stopped before it wrote its table anew shows what its cells say."""
+    folder = make_study(tmp_path / "study", seeds=1, failures=False)
+    table = pd.read_parquet(folder / "results.parquet")
+    gone = {"method": "gone", "profile": "official", "variant": "", "seed": 0}
+    other = table[table.method == "ga"].assign(**gone)
+    pd.concat([table.assign(value=-1.0), other]).to_parquet(folder / "results.parquet")
+    found = read_results(folder)
+    assert all(value.value >= 0 for of in found.values.values() for at in of.values() for value in at.values())
+    assert Group("gone", "official", "") in found.groups  # of a cell that is not there, the table is all there is
+
+
+@pytest.mark.parametrize("benchmark", ["cifar100-resnet18", "somebody-elses"])
+def test_published_numbers_keep_their_settings(tmp_path, benchmark):
+    """Without its cells a study knows its variants; what a plain run had is the default of the benchmark, if ours."""
+    plain, five = Group("two-stage", "released", ""), Group("two-stage", "released", "penalty=5")
+    results = Results(tmp_path, {"benchmark": benchmark})
+    results.values = {group: {Place("test", "forget", "accuracy"): {0: Value(0.5)}} for group in (plain, five)}
+    labels = row_labels(results, {"rows": [plain, five], "about": ["penalty"]})
+    known = "penalty=10" if benchmark == "cifar100-resnet18" else "two-stage"
+    assert labels == {plain: known, five: "penalty=5"}
+
+
+def test_costs_are_not_held_against_retraining(study):
+    """Nobody wants to be as slow as retraining."""
+    grid = next(grid for grid in study_grids(read_results(study)) if grid.name == "cost")
+    marks = [mark for row in grid.rows for entry in row.entries for mark in entry.marks]
+    assert set(marks) == {"best"}
+
+
+def test_the_terminal_table_breaks_no_word_and_bears_an_empty_subset():
+    def scores(value):
+        return {part: {subset: {"accuracy": value} for subset in SUBSETS} for part in ("train", "test")}
+
+    name = "two-stage stage2_epochs=0 constrain_adjacent=true"
+    console = Console(width=80, file=io.StringIO())
+    console.print(accuracy_table({name: [scores(0.995), scores(1.0)], "ft": [scores(0.1), scores(1.0)]}))
+    lines = [line[:14].rstrip() for line in console.file.getvalue().splitlines()]
+    assert lines[3:9] == ["two-stage", "stage2_epochs=", "0", "constrain_", "adjacent=true", "ft"]
+    assert {*accuracy_table({"one": [scores(None)]}).columns[1].cells} == {"–"}
+
+
+def test_the_page_of_a_record_calls_its_key_as_the_command_does(tmp_path):
+    record = Run(tmp_path).record
+    write_record_page(tmp_path / "page.html", [record])
+    name = signing.name_of(record["signature"]["public_key"])
+    assert f"by the key {name}, not checked" in (tmp_path / "page.html").read_text()
+    record["signature"]["public_key"] = "no key"
+    write_record_page(tmp_path / "page.html", [record])
+    assert "by an unreadable key, not checked" in (tmp_path / "page.html").read_text()
 
 
 def test_only_failures_still_make_a_report(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 from unweave.errors import UsageError
 from unweave.files import write_whole
-from unweave.record import changes, check_content, printable
+from unweave.record import changes, check_content, printable, signing
 from unweave.report.page import policy
 
 STYLE = """
@@ -83,7 +83,7 @@ def _record(record: Mapping[str, Any]) -> str:
         "software": f"unweave {record['software']['unweave']} on {record['hardware']['device']}",
         "previous": "none" if previous is None else f"{previous['id']} ({previous['hash']})",
         "hash": record["hash"],
-        "signature": "none" if signature is None else f"by the key {signature['public_key']}, not checked on this page",
+        "signature": "none" if signature is None else f"by {_signer(signature)}, not checked on this page",
     }
     rows = [
         [f"{row['split']} {row['subset']}", _percent(row.get("before")), _percent(row.get("value")), _interval(row)]
@@ -98,6 +98,14 @@ def _record(record: Mapping[str, Any]) -> str:
         f"<h3>Accuracy</h3>{_table(['', 'before', 'after', '95% interval'], rows)}"
         f"<h3>What this record does not say</h3><ul>{limits}</ul>"
     )
+
+
+def _signer(signature: Mapping[str, Any]) -> str:
+    """Return the key's name, the same that `unweave record` says."""
+    try:
+        return f"the key {signing.name_of(signature['public_key'])}"
+    except ValueError:
+        return "an unreadable key"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

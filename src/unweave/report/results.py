@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from unweave.benchmarks import find_benchmark
 from unweave.errors import UsageError
+from unweave.methods import find_method
 from unweave.report.measures import COSTS, Place, Spread, default_direction
 from unweave.study import Store
 
@@ -117,10 +119,14 @@ class Results:
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
     def setting(self, group: Group, name: str) -> Any:
-        """Return the value that a setting, or the adjacency, had in a group's runs; None where nobody noted it."""
+        """Return the value that a setting, or the adjacency, had in a group's runs; None where nobody knows it.
+
+        A folder of published numbers has no runs: there the variant says it, or else the default of the benchmark.
+        """
         if name == "adjacency":
             return group.differences.get(name, "classes")
-        return self.settings.get(group, {}).get(name, group.differences.get(name))
+        known = self.settings.get(group) or {**default_settings(self, group), **group.differences}
+        return known.get(name)
 
     @property
     def groups(self) -> list[Group]:
@@ -178,6 +184,16 @@ class Results:
         return self.directions.get(place) or default_direction(place)
 
 
+def default_settings(results: Results, group: Group) -> dict[str, Any]:
+    """Return what a method's settings are in this benchmark, by its profile; empty where it is not one of ours."""
+    try:
+        benchmark, method = find_benchmark(results.name, options=results.options), find_method(group.method)
+        profile = group.profile or None
+        return method.configure(benchmark.settings_for(method, profile), profile=profile).to_dict()
+    except UsageError:
+        return {}
+
+
 def read_results(folder: Path) -> Results:
     """Read a study's folder. Whatever is wrong with it is said in one sentence, as a `UsageError`."""
     store = Store.open(folder)
@@ -205,10 +221,14 @@ def _workers(run: dict[str, Any]) -> int:
 
 
 def _table(store: Store) -> list[dict[str, Any]]:
-    """Return the rows of the table, and those of cells that were finished after it was written."""
-    rows = _parquet(store.table) if store.table.exists() else []
+    """Return the rows of the finished cells, and from the table those of cells that are not there.
+
+    A cell may have been finished, or compared anew, after the table was written; published numbers are a table alone.
+    """
+    table = _parquet(store.table) if store.table.exists() else []
+    rows = store.rows()
     known = {_cell(row) for row in rows}
-    return rows + [row for row in store.rows() if _cell(row) not in known]
+    return rows + [row for row in table if _cell(row) not in known]
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:

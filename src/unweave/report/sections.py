@@ -59,7 +59,8 @@ def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
     one_kind = bool(told) and len({(group.method, group.profile) for group in own}) == 1
     found = {}
     for group in sorted(groups, key=lambda group: not group.is_reference):
-        parts = [] if group.is_reference else [f"{name}={_short(results.setting(group, name))}" for name in told]
+        values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
+        parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
         parts += [f"{name}={value}" for name, value in group.differences.items() if name not in told]
         name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
         found[group] = " ".join([*name, *parts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +14,20 @@ from unweave.report.grids import Grid
 
 COLUMNS = tuple((part, subset) for part in ("train", "test") for subset in ("forget", "adjacent", "remote"))
 
+WIDTH = 80  # of a terminal
 
-def percent(values: Sequence[float]) -> str:
-    """Return mean ± standard deviation of fractions, as percentages for a person.
 
-    >>> percent([0.5, 0.6])
-    '55.0±7.1'
+def percent(values: Sequence[float | None]) -> str:
+    """Return mean ± standard deviation of fractions, as percentages for a person. An empty subset has none.
+
+    >>> percent([0.5, 0.6]), percent([None])
+    ('55.0±7.1', '–')
     """
-    mean = f"{100 * statistics.mean(values):.1f}"
-    return mean if len(values) == 1 else f"{mean}±{100 * statistics.stdev(values):.1f}"
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean = f"{100 * statistics.mean(known):.1f}"
+    return mean if len(known) == 1 else f"{mean}±{100 * statistics.stdev(known):.1f}"
 
 
 def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
@@ -35,13 +41,38 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
         caption=f"accuracy in %{f', mean±std of {seeds} seeds' if seeds > 1 else ''}; ↓ lower is better, ↑ higher",
         caption_justify="left",
     )
+    cells = {
+        name: [percent([score[part][subset]["accuracy"] for score in scores]) for part, subset in COLUMNS]
+        for name, scores in rows.items()
+    }
+    headings = [f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}" for part, subset in COLUMNS]
+    columns = zip(headings, *cells.values(), strict=True)
+    rest = sum(2 + max(len(line) for text in column for line in text.split("\n")) for column in columns)
     table.add_column("", overflow="fold")
-    for part, subset in COLUMNS:
-        table.add_column(f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}", justify="right", no_wrap=True)
-    for name, scores in rows.items():
-        cells = [percent([score[part][subset]["accuracy"] for score in scores]) for part, subset in COLUMNS]
-        table.add_row(name, *cells)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, texts in cells.items():
+        table.add_row(folded(name, max(10, WIDTH - rest)), *texts)
     return table
+
+
+def folded(name: str, width: int) -> str:
+    r"""Return a name in lines that end at a space; a word longer than a line is broken after one of its = and _.
+
+    >>> folded("two-stage constrain_adjacent=true", 20)
+    'two-stage\nconstrain_adjacent=\ntrue'
+    """
+    lines = [""]
+    for word in name.split():
+        if len(word) <= width:
+            longer = f"{lines[-1]} {word}".strip()
+            lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, word]
+            continue
+        lines.append("")
+        for piece in re.findall(r"[^=_]+[=_]?|[=_]", word):
+            lines = [*lines[:-1], lines[-1] + piece] if len(lines[-1] + piece) <= width else [*lines, piece]
+        lines.append("")  # what follows is another word
+    return "\n".join(filter(None, lines))
 
 
 def grid_table(grid: Grid) -> Table:
