@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -149,6 +150,24 @@ def test_it_opens_with_the_verdict_and_the_plane(page, study):
     assert dict(points) == verdict["points"]
     first = page.run("return document.querySelector('main canvas').id")
     assert first == "tradeoff-chart"
+
+
+def test_whom_the_headline_names_has_a_name_in_the_plane(page, tmp_path):
+    """However many others stand at the same place, and on a phone too."""
+    crowd = {(f"method-{number:02}", ""): (0.45, 0.985, 0.985) for number in range(60)}
+    methods = {("original", ""): (1.0, 0.99, 0.99), **crowd, ("thorough", ""): (0.0, 0.95, 0.985)}
+    report = write_report(make_study(tmp_path / "study", methods=methods, seeds=1, failures=False))
+    (keeper,) = re.findall(r"; (\S+) keeps and still recognises", report.verdict)
+    try:
+        for width in (1100, 360):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            page.develop("Emulation.setDeviceMetricsOverride", **size)
+            page.open(report.page)
+            written = page.run("return Chart.getChart('tradeoff-chart').written")
+            assert {keeper, "thorough"} <= {*written}
+            assert len(written) < len(methods)  # others have no room
+    finally:
+        page.develop("Emulation.clearDeviceMetricsOverride")
 
 
 def test_names_and_errors_from_data_do_nothing(page):

@@ -44,6 +44,7 @@ def _group(results: Results, group: Group, look: Look, verdict: Verdict) -> dict
         "reference": group.is_reference,
         "extra": results.is_extra(group),
         "winner": group == verdict.winner,
+        "named": group in verdict.named,
         "seeds": seeds_text(results, group),
         "failed": bool(results.failures_of(group)) and group not in results.values,
         "colour": "" if group.is_reference else look.colour,

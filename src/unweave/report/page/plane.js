@@ -1,10 +1,12 @@
 // The trade-off plane.
-/** Write names beside points, where there is room for them; the rest is read by hovering or from the chips. */
+/** Write names beside points: always of those in the headline, of others where there is room for them. The rest is
+    read by hovering or from the chips. */
 const names = {
   id: "names",
   afterDatasetsDraw(chart) {
     const { ctx, chartArea } = chart;
     const taken = [];
+    chart.written = [];
     const hits = (box) => taken.some((other) => box.x < other.x + other.w && other.x < box.x + box.w && box.y < other.y + other.h && other.y < box.y + box.h);
     ctx.save();
     ctx.font = "12px system-ui, sans-serif";
@@ -18,21 +20,35 @@ const names = {
       points.push({ point, group: dataset.named });
       taken.push({ x: point.x - 7, y: point.y - 7, w: 14, h: 14 });
     });
-    points.sort((one, other) => data.groups[other.group].winner - data.groups[one.group].winner);
+    const rank = (group) => 2 * group.winner + group.named;
+    points.sort((one, other) => rank(data.groups[other.group]) - rank(data.groups[one.group]));
     for (const { point, group } of points) {
       if (chosen.group !== null && chosen.group !== group) continue;
-      const text = data.groups[group].label.slice(0, 28);
+      const { winner, named, label } = data.groups[group];
+      const text = label.slice(0, 28);
+      ctx.font = winner ? "600 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
       const width = ctx.measureText(text).width;
       const spots = [[11, -8], [11, 9], [-11 - width, -9], [-11 - width, 9], [-width / 2, -17], [-width / 2, 17], [11, -24], [11, 25]];
-      for (const [right, down] of spots) {
-        const box = { x: point.x + right, y: point.y + down - 7, w: width, h: 14 };
-        if (box.x < chartArea.left || box.x + box.w > chartArea.right + 4 || box.y < 0 || box.y + box.h > chartArea.bottom || hits(box)) continue;
-        taken.push(box);
-        ctx.fillStyle = data.groups[group].winner ? theme().accent : theme().ink;
-        ctx.font = data.groups[group].winner ? "600 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
-        ctx.fillText(text, box.x, point.y + down);
-        break;
-      }
+      const near = spots.length;
+      // Who stands in the headline is named even in a crowd: further off, with a line to its point.
+      if (named) for (let far = 40; far < 400; far += 15) spots.push([14, far], [-14 - width, far], [14, -far], [-14 - width, -far]);
+      const boxes = spots.map(([right, down]) => ({ x: point.x + right, y: point.y + down - 7, w: width, h: 14 }));
+      const inside = (box) => box.x >= chartArea.left && box.x + box.w <= chartArea.right + 4 && box.y >= 0 && box.y + box.h <= chartArea.bottom;
+      let place = boxes.findIndex((box) => inside(box) && !hits(box));
+      if (place < 0 && named) place = Math.max(0, boxes.findIndex(inside));
+      if (place < 0) continue;
+      const box = boxes[place];
+      taken.push(box);
+      chart.written.push(label);
+      ctx.fillStyle = winner ? theme().accent : theme().ink;
+      ctx.fillText(text, box.x, box.y + 7);
+      if (place < near) continue;
+      ctx.strokeStyle = ctx.fillStyle;
+      ctx.lineWidth = 0.8;
+      ctx.beginPath();
+      ctx.moveTo(point.x, point.y);
+      ctx.lineTo(box.x < point.x ? box.x + width + 3 : box.x - 3, box.y + 7);
+      ctx.stroke();
     }
     ctx.restore();
   },
