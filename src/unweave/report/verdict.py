@@ -1,8 +1,9 @@
 """What the study says, in words, computed from its numbers.
 
 A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if adjacent and remote
-accuracy are within two points of the original's, on training and on test data, and *collapses* if any of these falls
-by more than ten; in between it pays. A method is held against the original of the same seeds.
+accuracy are within two points of the original's, and *collapses* if one of them falls by more than ten; in between it
+pays. That is judged on test data, for which a model is kept, and on training data where there is no other. A method is
+held against the original of the same seeds.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def _race(results: Results, methods: list[Group], original: Group) -> Verdict:
     before, alone = f"(before: {_percent(known)})", len(methods) == 1
     if both:
         headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised {before}, and "
-        headline += "adjacent and remote accuracy stay within 2 points of the original's on average."
+        split = _judged(results, named[0], original)[0].split
+        headline += f"{split} adjacent and remote accuracy stay within 2 points of the original's on average."
     elif forgetting:
         other, price = results.label(cheapest), _price(results, cheapest, original)
         headline = f"{'' if alone else 'No method forgets and keeps: '}{other} forgets and loses {price}, with "
@@ -136,7 +138,7 @@ def _kept(results: Results, winner: Group, original: Group) -> tuple[str, str]:
 def _lost_in(results: Results, group: Group, original: Group, seed: int) -> float:
     """Return the largest loss of accuracy on data to keep of one seed, against the original of the same seed."""
     losses = [0.0]
-    for place in KEPT_PLACES:
+    for place in _judged(results, group, original):
         now, before = (results.value(one, place, seed) for one in (group, original))
         if now is not None and before is not None:
             losses.append(before - now)
@@ -228,7 +230,7 @@ def _cost(results: Results, winner: Group | None) -> list[tuple[str, str]]:
 
 
 def lost(results: Results, group: Group, original: Group) -> float:
-    """Return the largest loss of accuracy on data to keep against the original, over training and test data."""
+    """Return the larger loss of accuracy on data to keep against the original, adjacent or remote."""
     return max(0.0, *_losses(results, group, original).values())
 
 
@@ -240,8 +242,15 @@ def _price(results: Results, group: Group, original: Group) -> str:
 
 
 def _losses(results: Results, group: Group, original: Group) -> dict[Place, float]:
-    pairs = {place: _paired(results, group, original, place) for place in KEPT_PLACES}
+    pairs = {place: _paired(results, group, original, place) for place in _judged(results, group, original)}
     return {place: fmean(before) - fmean(now) if now else 0.0 for place, (now, before) in pairs.items()}
+
+
+def _judged(results: Results, group: Group, original: Group) -> list[Place]:
+    """Return where it is judged what a method keeps: on test data or, where there is none, on training data."""
+    unseen = [place for place in KEPT_PLACES if place.split == "test"]
+    seen = [place for place in KEPT_PLACES if place.split == "train"]
+    return unseen if any(_paired(results, group, original, place)[0] for place in unseen) else seen
 
 
 def _paired(results: Results, group: Group, original: Group, place: Place) -> tuple[list[float], list[float]]:
