@@ -53,13 +53,8 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     """The example of CONTRIBUTING.md, as a third party would write it."""
     (block,) = python_blocks(ROOT / "CONTRIBUTING.md")
     space: dict = {}
-    exec("from dataclasses import dataclass", space)
-    exec("from unweave.engine import Logged, Phase, Workbench", space)
-    exec("from unweave.methods import Method", space)
-    exec("from unweave.search import Around", space)
-    exec("from unweave.settings import Settings, setting", space)
     exec(compile(block, "CONTRIBUTING.md", "exec"), space)
-    losses = unweave.unlearn(model, split, method=space["SHRINK"], device="cpu").history.column("forget_loss")
+    losses = unweave.unlearn(model, split, method=space["ASCEND"], device="cpu").history.column("forget_loss")
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
 

@@ -194,7 +194,8 @@ class Split:
     def after(self, *earlier: Split) -> Split:
         """Return the split for a model from which earlier ones have been unlearned.
 
-        What they forgot is no longer kept data; it is *forgotten*, and the two-stage method sees that it stays so.
+        What they forgot is no longer kept data; it is *forgotten*, and ``two-stage`` and ``unweave`` see that it stays
+        so. Of test splits the same: what earlier ones were to forget counts as kept no more.
 
         >>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> first, second = Split(data, forget=[0], adjacent=[1, 2]), Split(data, forget=[3], adjacent=[4, 5])

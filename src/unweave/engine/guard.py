@@ -96,6 +96,7 @@ class Guard:
         self.good: Good | None = None
         self.checks: list[dict[str, Any]] = []
         self._work_at_last_check = 0
+        self._forgotten: bool | None = None  # whether the phase before this one ended with the forget data forgotten
 
     # When
 
@@ -120,13 +121,21 @@ class Guard:
         if "forget" not in found:
             return
         before, now = self.start["forget"]["loss"], found["forget"]["loss"]
-        if self.limits.forget_loss_rise and now - before < self.limits.forget_loss_rise:
+        hardly = bool(self.limits.forget_loss_rise) and now - before < self.limits.forget_loss_rise
+        if hardly and self._forgotten is not False:  # what an earlier phase did not do is not this one's to mend
+            came_back = self._forgotten is True
+            words = (
+                f"forgotten data came back. Lower {_knobs(phase)}"
+                if came_back
+                else f"hardly forgotten. Raise {_knobs(phase)}"
+            )
             warnings.warn(
-                f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): hardly "
-                f"forgotten. Raise {_knobs(phase)}, or take another method.",
+                f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): {words}, or "
+                "take another method.",
                 RunWarning,
                 stacklevel=2,
             )
+        self._forgotten = not hardly
 
     def _check(self, phase: Phase, subsets: tuple[str, ...], place: str, *, step: int) -> dict[str, dict[str, float]]:
         found = self._look(tuple(subset for subset in subsets if subset in self.rows))
