@@ -417,3 +417,36 @@ def test_one_command_makes_what_the_results_show_of_a_benchmark(tmp_path):
         (method, profile, seed) for method in ("ga", "ssd") for profile in ("official", "tuned") for seed in (0, 1)
     }
     assert set(json.loads((tmp_path / "tuning" / "best.json").read_text())["methods"]) == {"ga", "ssd"}
+
+
+def with_values(**values):
+    """The tiny benchmark with other values for gradient ascent."""
+    return dataclasses.replace(tiny(), settings={**tiny().settings, "ga": {"official": values}})
+
+
+def test_seeds_with_different_settings_do_not_make_a_row(tmp_path):
+    first, second = (with_values(epochs=epochs) for epochs in (2, 3))
+    store = run_study(first, plan(["ga"], seeds=2, benchmark=first), tmp_path / "s", device="cpu")
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json")}
+    for seeds in (1, 3):
+        message = r"cells/ga.seed-0 was run with epochs 2, and now 3 is asked for: .*another --out, or remove"
+        with pytest.raises(UsageError, match=message):
+            run_study(second, plan(["ga"], seeds=seeds, benchmark=second), store.folder, device="cpu")
+    assert before == {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json")}
+    shutil.rmtree(store.cells / "ga.seed-0")
+    with pytest.raises(UsageError, match=r"ga.seed-1 was run with epochs 2"):  # not asked for, but of the same row
+        run_study(second, plan(["ga"], seeds=1, benchmark=second), store.folder, device="cpu")
+    run_study(second, plan(["ft"], seeds=1, benchmark=second), store.folder, device="cpu")
+    other = plan(["ga"], seeds=1, grid={"epochs": ["3"]}, benchmark=first)
+    run_study(first, other, store.folder, device="cpu")
+
+
+def test_a_cell_of_before_a_method_had_a_setting_stays_valid(tmp_path):
+    cells = plan(["ga"], seeds=1, benchmark=tiny())
+    store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    file = store.cells / "ga.seed-0" / "config.json"
+    config = json.loads(file.read_text())
+    del config["settings"]["normalisation"]
+    config["settings"]["gone"] = 1
+    file.write_text(json.dumps(config))
+    run_study(tiny(), cells, store.folder, device="cpu")

@@ -108,6 +108,23 @@ class Store:
         folder = self.cells / cell.name
         return (folder / "scores.json").exists() and (not cell.watch or "watch" in self._config(cell.name))
 
+    def check_settings(self, cell: Cell, settings: Mapping[str, Any]) -> None:
+        """Refuse to add to a row of which cells were run with other settings: seeds are averaged.
+
+        A setting that the method did not have then, or has no more, is not compared.
+        """
+        row = {key: value for key, value in describe(cell, profile_of(cell)).items() if key != "seed"}
+        for name, labels in self.finished(cell.method).items():
+            if row.items() <= labels.items():
+                before = self._config(name)["settings"]
+                different = (key for key in settings if before.get(key, settings[key]) != settings[key])
+                if (key := next(different, None)) is not None:
+                    raise UsageError(
+                        f"{self.cells / name} was run with {key} {before[key]}, and now {settings[key]} is asked for: "
+                        "seeds with different settings make no row. Choose another --out, or remove that folder, "
+                        "and the study runs the cell again."
+                    )
+
     def _config(self, name: str) -> dict[str, Any]:
         content: dict[str, Any] = _of_cell(self.cells / name / "config.json")
         return content

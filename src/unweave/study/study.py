@@ -19,6 +19,7 @@ from unweave.errors import Stopped, unknown
 from unweave.evaluation import Look, Watch
 from unweave.provenance import provenance
 from unweave.run import unfinished, unlearn
+from unweave.settings import Settings
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.study.comparisons import Comparisons, Keep
@@ -87,6 +88,8 @@ def begin_study(
     if originals:
         Store.open(originals)  # which refuses what is no study, before there is a folder
     store = Store.create(out, benchmark.name, options=benchmark.options)
+    for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
+        store.check_settings(cell, _settings(benchmark, cell).to_dict())
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
     store.add_presets(presets or {})
     if not all(store.is_done(cell) for cell in cells):
@@ -94,6 +97,12 @@ def begin_study(
             where = provenance(device)
             store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
+
+
+def _settings(benchmark: Benchmark, cell: Cell) -> Settings:
+    """Return all settings of a cell on the benchmark."""
+    method = benchmark.method(cell.method)
+    return method.configure(as_settings(cell, benchmark.settings_for(method, cell.profile)), profile=cell.profile)
 
 
 def end_study(store: Store) -> None:
