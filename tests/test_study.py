@@ -19,6 +19,7 @@ from tests.tiny import tiny
 from unweave import RunError, UsageError, Watch, unlearn
 from unweave.benchmarks import find_benchmark
 from unweave.cli import app
+from unweave.files import Lock
 from unweave.methods import METHODS
 from unweave.output import unfinished
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
@@ -450,3 +451,93 @@ def test_a_cell_of_before_a_method_had_a_setting_stays_valid(tmp_path):
     config["settings"]["gone"] = 1
     file.write_text(json.dumps(config))
     run_study(tiny(), cells, store.folder, device="cpu")
+
+
+@pytest.mark.parametrize("other", [{"watch": True}, {"precision": "bfloat16"}])
+def test_a_cell_that_was_begun_otherwise_begins_again(tmp_path, monkeypatch, other):
+    from unweave.methods.two_stage import Stage2
+
+    watch, how = other.get("watch", False), {"device": "cpu", **{k: v for k, v in other.items() if k != "watch"}}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Stage2, "step", interrupt)
+        run_study(tiny(), plan(["two-stage"], seeds=1, benchmark=tiny()), tmp_path / "s", device="cpu")
+    assert (tmp_path / "s" / "cells" / "two-stage.seed-0.unfinished").exists()
+    cells = plan(["two-stage"], seeds=1, benchmark=tiny(), watch=watch)
+    store = run_study(tiny(), cells, tmp_path / "s", **how)
+    assert (store.failures(), store.is_done(cells[0])) == ([], True)
+    assert [path.name for path in store.cells.iterdir()] == ["two-stage.seed-0"]
+    assert json.loads((store.cells / "two-stage.seed-0" / "config.json").read_text())["precision"] == how.get(
+        "precision", "float32"
+    )
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_unfinished_cell_that_somebody_works_on_is_left_alone(tmp_path):
+    cells = plan(["ga"], seeds=1, benchmark=tiny())
+    store = Store.create(tmp_path / "s", "tiny")
+    work = store.cells / "ga.seed-0.unfinished"
+    work.mkdir()
+    lock = Lock(work / "lock")
+    run_study(tiny(), cells, store.folder, device="cpu")
+    assert "Another process is working" in store.failures()[0]["error"]
+    assert work.exists()
+    lock.release()
+    run_study(tiny(), cells, store.folder, device="cpu")
+    assert (store.failures(), store.is_done(cells[0])) == ([], True)
+
+
+def test_a_cell_that_is_done_has_not_failed(tmp_path):
+    cells = plan(["ga", "original"], seeds=1, benchmark=tiny())
+    store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
+    store.note_failure(cells[0], RunError("an earlier try"))  # whose process died before it had removed the note
+    assert store.failures() == store.failures(cells) == []
+    watched = plan(["ga"], seeds=1, benchmark=tiny(), watch=True)
+    assert [failure["error"] for failure in store.failures(watched)] == ["an earlier try"]
+    shutil.rmtree(store.cells / "ga.seed-0")
+    assert len(store.failures()) == len(store.failures(cells)) == 1
+
+
+@pytest.mark.parametrize("moves", range(5))
+def test_a_cell_that_is_made_again_is_whole_at_every_moment(tmp_path, monkeypatch, moves):
+    both = plan(["retrain", "ga"], seeds=1, benchmark=tiny())
+    store = run_study(tiny(), both, tmp_path / "s", device="cpu")
+    compared = (store.cells / "ga.seed-0" / "against-retrain.json").stat().st_mtime_ns
+    watched = plan(["ga"], seeds=1, benchmark=tiny(), watch=True)
+    put, real, left = Store.put_in_place, Path.replace, [moves]
+
+    def replace(path, target):
+        assert set(store.finished()) == {"ga.seed-0", "retrain.seed-0"}
+        assert store.scores_of("ga.seed-0")
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    def dying(self, cell):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replace)
+            return put(self, cell)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "put_in_place", dying)
+        try:
+            run_study(tiny(), watched, store.folder, device="cpu")
+        except KeyboardInterrupt:
+            assert not store.is_done(watched[0])
+    monkeypatch.setattr("unweave.study.study.unlearn", None)  # nothing is run a third time
+    run_study(tiny(), watched, store.folder, device="cpu")
+    assert store.is_done(watched[0])
+    assert list((store.folder / "again").iterdir()) == []
+    assert "forget_accuracy" in (store.cells / "ga.seed-0" / "history.jsonl").read_text()
+    assert (store.cells / "ga.seed-0" / "against-retrain.json").stat().st_mtime_ns == compared, "it is kept"
+
+
+def test_a_time_that_was_not_written_to_its_end_is_skipped(tmp_path):
+    store = Store.create(tmp_path / "s", "tiny")
+    store.note_time("ga.seed-0", 1.5)
+    with (store.folder / "times.jsonl").open("a") as file:
+        file.write('{"name": "ft.se')
+    assert store.times() == {"ga.seed-0": 1.5}

@@ -81,8 +81,10 @@ def copy_numbers(study: Path, target: Path) -> None:
         shutil.copy(study / file, target)
     file = target / "provenance.json"
     file.write_text(re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text()))
-    if any((study / "failed").glob("*.json")):
-        shutil.copytree(study / "failed", target / "failed")
+    for note in (study / "failed").glob("*.json"):
+        if not (study / "cells" / note.stem / "scores.json").exists():  # or it was run again, and did not fail
+            (target / "failed").mkdir(exist_ok=True)
+            shutil.copy(note, target / "failed")
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,10 @@ class Store:
         """Open a study's folder for writing, or make it. A folder with other content is refused."""
         store = cls(folder)
         options = dict(options or {})
-        begun = ("cells", "failed", "models", "locks", "study.json.partial")  # by another process, just now
-        if folder.exists() and not (folder / "study.json").exists() and {p.name for p in folder.iterdir()} - {*begun}:
+        begun = {"cells", "failed", "models", "locks", "study.json.partial"}  # by another process, just now
+        # Listed before it is looked for: whatever else such a process writes, it writes after this.
+        others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
+        if others and not (folder / "study.json").exists():
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
         for path in (store.cells, store.failed, store.models, store.locks.folder):
             path.mkdir(parents=True, exist_ok=True)
@@ -105,8 +108,7 @@ class Store:
 
     def is_done(self, cell: Cell) -> bool:
         """Tell whether the cell has been run to its end, and watched if it is to be."""
-        folder = self.cells / cell.name
-        return (folder / "scores.json").exists() and (not cell.watch or "watch" in self._config(cell.name))
+        return self._has_scores(cell.name) and (not cell.watch or "watch" in self._config(cell.name))
 
     def check_settings(self, cell: Cell, settings: Mapping[str, Any]) -> None:
         """Refuse to add to a row of which cells were run with other settings: seeds are averaged.
@@ -154,27 +156,30 @@ class Store:
 
     def times(self) -> dict[str, float]:
         """Return how long cells and models took."""
-        path = self.folder / "times.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return {row["name"]: row["seconds"] for row in rows}
+        return dict(read_times(self.folder / "times.jsonl"))
 
     def run_folder(self, cell: Cell) -> Path:
         """Return where to run a cell: its folder, or another place if that holds it already, but not watched."""
         target = self.cells / cell.name
         return self.folder / "again" / cell.name if target.exists() else target
 
-    def put_in_place(self, cell: Cell) -> None:
-        """Let a run that was made again take the place of the older one, keeping what was learnt of that."""
+    def put_in_place(self, cell: Cell) -> bool:
+        """Let a run that was made again take the place of the older one; tell whether there was such a run.
+
+        File by file, so that whoever reads meanwhile finds a whole cell. The configuration goes last: it says that the
+        cell is watched, and what is left here with it was not put in place, because the process died just then. The
+        comparison stays: the weights are the same.
+        """
         again, target = self.folder / "again" / cell.name, self.cells / cell.name
-        if not again.exists():
-            return
-        older = again.with_name(f"{cell.name}.older")
-        if target.exists():
-            if (target / COMPARISON).exists():  # the weights are the same, so the comparison is
-                shutil.copy(target / COMPARISON, again / COMPARISON)
-            target.rename(older)
-        again.rename(target)
-        shutil.rmtree(older, ignore_errors=True)
+        is_there = (again / "config.json").exists()
+        if is_there:
+            files = [path for path in again.rglob("*") if path.is_file()]
+            for path in sorted(files, key=lambda path: path == again / "config.json"):
+                place = target / path.relative_to(again)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+        shutil.rmtree(again, ignore_errors=True)
+        return is_there
 
     def weights(self, name: str) -> Path:
         """Return where the weights of a cell are, if they were kept."""
@@ -186,10 +191,19 @@ class Store:
         shutil.rmtree(self.cells / name / "checkpoints", ignore_errors=True)
 
     def failures(self, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
-        """Return the failed cells with their errors: all of the folder, or some."""
-        asked = None if cells is None else {cell.name for cell in cells}
-        paths = [path for path in sorted(self.failed.glob("*.json")) if asked is None or path.stem in asked]
+        """Return the failed cells with their errors: all of the folder, or some.
+
+        A cell that is done has not failed, even if the process died before it removed the note of an earlier try.
+        """
+        if cells is None:
+            paths = [path for path in sorted(self.failed.glob("*.json")) if not self._has_scores(path.stem)]
+        else:
+            failed = {cell.name for cell in cells if self.has_failed(cell) and not self.is_done(cell)}
+            paths = [self.failed / f"{name}.json" for name in sorted(failed)]
         return [json.loads(path.read_text()) for path in paths]
+
+    def _has_scores(self, name: str) -> bool:
+        return (self.cells / name / "scores.json").exists()
 
     def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
@@ -252,6 +266,16 @@ class Store:
         """Add an entry for this start."""
         runs = [*self.provenance(), content]
         write_whole(self.folder / "provenance.json", (json.dumps({"runs": runs}, indent=2) + "\n").encode())
+
+
+def read_times(path: Path) -> list[tuple[str, float]]:
+    """Return names and seconds as they were noted. A line that a dying process left unfinished is skipped."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(ValueError, KeyError, TypeError):
+            row = json.loads(line)
+            found.append((str(row["name"]), float(row["seconds"])))
+    return found
 
 
 def _title(benchmark: str, options: Mapping[str, Any]) -> str:

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from torch import nn
 
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
 from unweave.engine import Computing
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision
-from unweave.errors import Stopped, unknown
+from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look, Watch
+from unweave.files import Lock
 from unweave.provenance import provenance
-from unweave.run import unfinished, unlearn
+from unweave.run import Result, remove_folder, unfinished, unlearn
 from unweave.settings import Settings
+from unweave.split import Split
 from unweave.study.adjacency import regroup
 from unweave.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.study.comparisons import Comparisons, Keep
@@ -178,9 +181,7 @@ class Work:
 
     def _run(self, cell: Cell) -> None:
         """Run one cell; a failure is noted and the study goes on."""
-        method, folder = self.benchmark.method(cell.method), self.store.run_folder(cell)
-        if folder.exists():  # made again and not put in place, because the process died just then
-            self.store.put_in_place(cell)
+        if self.store.put_in_place(cell):  # made again by a process that died just then
             return
         original = self.originals(cell.seed)
         task, begun = self.task(), time.monotonic()
@@ -189,48 +190,65 @@ class Work:
             split = regroup(
                 task.train, cell.adjacency, original=lambda: original, seed=cell.seed, device=self.computing.device
             )
-            result = unlearn(
-                original,
-                split,
-                method,
-                profile=cell.profile,
-                seed=cell.seed,
-                out=folder,
-                resume=unfinished(folder).exists(),
-                test=task.test,
-                initial=lambda: self.benchmark.initial(cell.seed),
-                reference=lambda: self.benchmark.train_briefly(
-                    original, split, seed=cell.seed, **self.computing.working
-                ),
-                **self.computing.working,
-                progress=self.progress.bar,
-                watch=Watch() if cell.watch else None,
-                judge=task.train,
-                look=self.look(),
-                stop=self.is_over,
-                limits=None,  # a comparison shows a collapse; it does not stop at one
-                track=self.track,
-                track_folder=self.store.folder / "tracking",
-                about={
-                    **self.benchmark.about(task),
-                    "unweave": __version__,
-                    "torch": torch.__version__,
-                    "cell": describe(cell, profile_of(cell)),
-                },
-                **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
-            )
+            result = self._unlearned(cell, original, split)
         except Stopped:
             raise
         except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
             self.store.note_failure(cell, error)
             self.progress.end(cell.name, failed=True)
             return
+        self.store.forget_failure(cell)
         self.store.put_in_place(cell)
         self.store.note_time(cell.name, time.monotonic() - begun)
-        self.store.forget_failure(cell)
         if result.scores and result.scores.observed:
             self.comparisons.remember(cell.name, result.scores.observed)
         self.progress.end(cell.name)
+
+    def _unlearned(self, cell: Cell, original: nn.Module, split: Split) -> Result:
+        """Go on with the cell's run, or begin it. One that was begun otherwise, say without watching, begins again."""
+        work = unfinished(self.store.run_folder(cell))
+        if not work.exists():
+            return self._unlearn(cell, original, split, resume=False)
+        try:
+            return self._unlearn(cell, original, split, resume=True)
+        except UsageError as error:
+            self.progress.say(f"{cell.name} begins again: {error}")
+            if work.exists():
+                lock = Lock(work / "lock")  # which refuses, should anybody else be at work there
+                remove_folder(work)
+                lock.release()
+            return self._unlearn(cell, original, split, resume=False)
+
+    def _unlearn(self, cell: Cell, original: nn.Module, split: Split, *, resume: bool) -> Result:
+        method, task = self.benchmark.method(cell.method), self.task()
+        return unlearn(
+            original,
+            split,
+            method,
+            profile=cell.profile,
+            seed=cell.seed,
+            out=self.store.run_folder(cell),
+            resume=resume,
+            test=task.test,
+            initial=lambda: self.benchmark.initial(cell.seed),
+            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
+            **self.computing.working,
+            progress=self.progress.bar,
+            watch=Watch() if cell.watch else None,
+            judge=task.train,
+            look=self.look(),
+            stop=self.is_over,
+            limits=None,  # a comparison shows a collapse; it does not stop at one
+            track=self.track,
+            track_folder=self.store.folder / "tracking",
+            about={
+                **self.benchmark.about(task),
+                "unweave": __version__,
+                "torch": torch.__version__,
+                "cell": describe(cell, profile_of(cell)),
+            },
+            **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
+        )
 
     def _task(self) -> Task:
         return self.benchmark.load()
