@@ -32,7 +32,7 @@ from unweave.methods import METHODS
 from unweave.search import Choices, Span
 from unweave.study import plan
 from unweave.tuning import Space, carve, tune, tuned_methods
-from unweave.tuning.folder import chosen
+from unweave.tuning.folder import Folder, chosen
 from unweave.tuning.objectives import as_retrained, erase
 from unweave.tuning.searches import MethodSearch, Tried, open_storage
 
@@ -338,6 +338,14 @@ def test_the_default_stays_unless_it_is_beaten_by_more_than_a_standard_error():
     assert chosen([paper, default, trial(2, "searched", 0.8, 0.8, 0.95)]) is paper  # the first of both
     assert chosen([default, paper, good, better]) is better  # 0.91 ± 0.01
     assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed tells no error
+    assert chosen([trial(0, "default", 0.86, 0.86, 0.86), trial(1, "paper", 0.87, 0.87, 0.87), good]).origin == "paper"
+
+
+def test_settings_that_failed_are_not_chosen_because_a_person_wrote_them_down():
+    failed = Tried(method="ga", trial=0, origin="default", settings={}, error="diverged")
+    low = Tried(method="ga", trial=1, origin="searched", settings={}, score=0.1, scores=(0.0, 0.0, 0.3))
+    assert low.score <= low.standard_error
+    assert chosen([failed, low]) is low
 
 
 def test_of_equal_trials_the_one_that_cost_least_is_chosen():
@@ -435,6 +443,21 @@ def test_a_failed_trial_has_the_worst_score_and_is_not_run_again(tmp_path):
     assert (tmp_path / "t" / "trials.csv").read_text() == before
 
 
+def test_a_trial_that_torch_itself_gives_up_is_a_failed_trial(tmp_path, monkeypatch):
+    module, calls = importlib.import_module("unweave.tuning.tune"), []
+    real = module.unlearn
+
+    def unlearn(*arguments, **more):
+        calls.append(None)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(module, "unlearn", unlearn)
+    tune(SOURCE, tmp_path / "t", methods=["ga"], trials=3, device="cpu")
+    assert [row["error"] for row in rows(tmp_path / "t")] == ["", "CUDA out of memory. Tried to allocate 2 GiB", ""]
+
+
 def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu", time_limit=0)
@@ -442,11 +465,53 @@ def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
     assert tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu").left() == {"ga": 1}
 
 
+def test_a_folder_that_another_process_just_began_is_not_of_something_else(tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "tuning.json.partial").write_text("{")  # and died
+    assert Folder(begun, tiny(), goal="erase", seed=1, seeds=1).about["seed"] == 1
+
+    class Late(type(tmp_path)):
+        """A folder that another process fills while this one looks."""
+
+        def iterdir(self):
+            yield from super().iterdir()
+            Folder(Path(self), tiny(), goal="erase", seed=1, seeds=1).note_time("original", 1.0)
+            yield from super().iterdir()
+
+    (tmp_path / "new").mkdir()
+    Folder(Late(tmp_path / "new"), tiny(), goal="erase", seed=1, seeds=1)
+
+
+def test_a_time_that_was_not_written_to_its_end_is_skipped(tmp_path):
+    folder = Folder(tmp_path / "t", tiny(), goal="erase", seed=1, seeds=1)
+    folder.note_time("original", 1.5)
+    with (folder.place / "times.jsonl").open("a") as file:
+        file.write('{"name": "ret')
+    tried = Tried(method="ga", trial=0, origin="default", settings={}, score=0.5)
+    assert folder.write({"ga": [tried]})["training_seconds"] == 1.5
+
+
+def test_the_default_and_the_paper_are_run_with_every_seed(tmp_path):
+    search = MethodSearch(open_storage(tmp_path / "optuna.db"), Space.of(tiny(), "ga", goal="erase"), seed=1)
+    found = []
+    for score in (0.9, 0.5, 0.7):
+        trial, tried = search.ask()
+        found.append((tried.origin, rival.trial if (rival := search.rival(tried)) else None))
+        search.tell(trial, dataclasses.replace(tried, score=score, scores=(score, score)))
+    assert found == [("default", None), ("paper", None), ("searched", 0)]
+
+
 def test_a_folder_of_something_else_is_refused(tuned, tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="is not empty and holds no tuning"):
         tune(SOURCE, tmp_path / "x", device="cpu")
+    (tmp_path / "newer").mkdir()
+    about = json.loads((tuned / "tuning.json").read_text())
+    (tmp_path / "newer" / "tuning.json").write_text(json.dumps({**about, "data": "half"}))
+    with pytest.raises(UsageError, match="with data half, not None"):
+        tune(SOURCE, tmp_path / "newer", device="cpu")
     with pytest.raises(UsageError, match="with goal erase, not retrain"):
         tune(SOURCE, tuned, goal="retrain", device="cpu")
     with pytest.raises(UsageError, match="ga or their search space have changed"):
@@ -531,7 +596,7 @@ def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tune
         with_tuned(tiny(size=32), tuned)
     with pytest.raises(UsageError, match="was tuned on tiny, not on digits"):
         find_benchmark("digits", tuned=tuned)
-    with pytest.raises(UsageError, match="ran to its end"):
+    with pytest.raises(UsageError, match="tried as many settings of every method"):
         with_tuned(tiny(), tmp_path)
     (tmp_path / "best.json").write_text(json.dumps({"format": "unweave-tuned", "schema": 1, "benchmark": "tiny"}))
     with pytest.raises(UsageError, match="lacks the entry 'options'"):

@@ -25,6 +25,7 @@ from unweave.errors import UsageError
 from unweave.files import read_json, write_whole
 from unweave.split import SUBSETS
 from unweave.study.locks import Locks
+from unweave.study.store import read_times
 from unweave.tuning.held_out import HELD_OUT
 from unweave.tuning.objectives import GOALS
 from unweave.tuning.searches import Tried
@@ -53,7 +54,10 @@ class Folder:
             "held_out": HELD_OUT,
         }
         known = place / "tuning.json"
-        if place.exists() and not known.exists() and {path.name for path in place.iterdir()} - {"models", "locks"}:
+        begun = {"models", "locks", "tuning.json.partial"}  # by another process, just now or until it died
+        # Listed before it is looked for: whatever else such a process writes, it writes after this.
+        others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
+        if others and not known.exists():
             raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
         for path in (self.models, self.locks.folder):
             path.mkdir(parents=True, exist_ok=True)
@@ -61,9 +65,9 @@ class Folder:
             if not known.exists():
                 write_whole(known, _indented(self.about))
         if (found := read_json(known)) != self.about:
-            different = next(name for name in self.about if found.get(name) != self.about[name])
+            different = next(name for name in {**self.about, **found} if found.get(name) != self.about.get(name))
             raise UsageError(
-                f"{place} holds a tuning with {different} {found.get(different)}, not {self.about[different]}. "
+                f"{place} holds a tuning with {different} {found.get(different)}, not {self.about.get(different)}. "
                 "Choose another --out."
             )
 
@@ -78,9 +82,7 @@ class Folder:
             write_whole(self.place / "provenance.json", _indented({"runs": [*self._runs(), content]}))
 
     def _training_seconds(self) -> float:
-        path = self.place / "times.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return round(sum(float(json.loads(line)["seconds"]) for line in lines), 3)
+        return round(sum(seconds for _, seconds in read_times(self.place / "times.jsonl")), 3)
 
     def _runs(self) -> list[Any]:
         path = self.place / "provenance.json"
@@ -112,12 +114,16 @@ def chosen(tried: Sequence[Tried]) -> Tried:
     """Return the trial with the highest score; of equals the one that costs least, and of these the earliest.
 
     Unless the default, or what the paper prints, is within a standard error of it: that much is chance, and settings
-    that a person wrote down are not given up for it.
+    that a person wrote down are not given up for it. Of both the better one is taken, and none that failed.
     """
-    highest = max(tried, key=lambda trial: (trial.score, not trial.error, -(trial.sample_gradients or 0), -trial.trial))
-    written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER)]
+
+    def merit(trial: Tried) -> tuple[float, ...]:
+        return (trial.score, not trial.error, -(trial.sample_gradients or 0), -trial.trial)
+
+    highest = max(tried, key=merit)
+    written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER) and not trial.error]
     good_enough = [trial for trial in written if trial.score >= highest.score - highest.standard_error]
-    return next(iter(good_enough), highest)
+    return max(good_enough, key=merit, default=highest)
 
 
 def best_of(tried: Sequence[Tried]) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class Work:
                 ahead = statistics.fmean(rival.scores[: len(scores)]) - statistics.fmean(scores) if rival else 0.0
                 if ahead > BEHIND:
                     break
-        except RunError as error:
+        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
         cut_short = len(scores) < len(bases)  # then no mean to compare: what can be reached differs from seed to seed

@@ -70,13 +70,15 @@ def _committed() -> Iterator[Mapping[str, Any]]:
 def _read(folder: Path) -> Mapping[str, Any]:
     path = folder / FILE if folder.is_dir() else folder
     if not path.exists():
-        raise UsageError(f"{path} is not there. Give the folder of an `unweave tune` that ran to its end.")
+        raise UsageError(
+            f"{path} is not there. Give the folder of an `unweave tune` that tried as many settings of every method."
+        )
     return _checked(read_json(path), path)
 
 
 def _checked(content: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UsageError(f"{path} holds no tuned settings. Give the folder of an `unweave tune` that ran to its end.")
+        raise UsageError(f"{path} holds no tuned settings. Give the folder of an `unweave tune`.")
     if content.get("schema") != SCHEMA:
         raise UsageError(f"{path} has schema {content.get('schema')!r}; this unweave reads {SCHEMA}. Update unweave.")
     require_form(content, FORM, path.name)
