@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from tests.conftest import same, weights
 from unweave import RunError, Split, UsageError, unlearn
 from unweave.engine import Checkpoints, Workbench, run_phases
-from unweave.errors import RunWarning
+from unweave.errors import RunWarning, Stopped
 from unweave.files import Lock, canonical, sha256
 from unweave.methods import find_method
+from unweave.output import unfinished
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -74,6 +75,24 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(model, split, stoppe
         again = run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)
     assert same(whole[0], again[0])
     assert whole[1] == again[1]
+
+
+@pytest.mark.parametrize("kind", ["json", "safetensors"])
+def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_end(model, split, tmp_path, kind):
+    out = tmp_path / "run"
+
+    def stop():
+        return (unfinished(out) / "checkpoints" / "01-00000005.json").exists()
+
+    with pytest.raises(Stopped):
+        unlearn(model, split, out=out, device="cpu", checkpoint_steps=1, stop=stop, **FAST)
+    file = unfinished(out) / "checkpoints" / f"01-00000000.{kind}"
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 4  # a weight is another one
+    file.write_bytes(content)
+    with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so nothing is said of that stage"):
+        unlearn(model, split, out=out, device="cpu", resume=True, **FAST)
+    assert "stages" not in json.loads((out / "scores.json").read_text())
 
 
 def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkeypatch):

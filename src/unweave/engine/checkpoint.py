@@ -27,6 +27,7 @@ from unweave.files import canonical, read_json, read_tensors, sha256, sha256_of_
 EVERY_SECONDS = 60.0
 FORMAT = {"format": "unweave-checkpoint", "version": 1}
 NAME = re.compile(r"\d{2}-\d{8}")
+UNREADABLE = (UsageError, OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may end in
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,29 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
     def between(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
-        """Yield the numbers of the phases that another one followed, and the model's weights at their end."""
-        for path in processes.first(lambda: sorted(self.folder.glob("*-00000000.safetensors"))):
-            tensors = read_tensors(path)
+        """Yield the numbers of the phases that another one followed, and the model's weights at their end.
+
+        A phase whose weights are damaged is left out with a warning: nothing else is lost with them.
+        """
+        for file in processes.first(self._whole_starts):
+            tensors = read_tensors(file.with_suffix(".safetensors"))
             weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-            yield int(path.stem[:2]) - 1, weights
+            yield int(file.stem[:2]) - 1, weights
+
+    def _whole_starts(self) -> list[Path]:
+        found = []
+        for file in sorted(self.folder.glob("*-00000000.json")):
+            try:
+                _read(file)
+            except UNREADABLE as error:
+                warnings.warn(
+                    f"The checkpoint {file} is damaged, so nothing is said of that stage: {error}",
+                    RunWarning,
+                    stacklevel=2,
+                )
+                continue
+            found.append(file)
+        return found
 
     def newest_file(self) -> Path | None:
         """Return the weights file of the newest checkpoint, or None if there is none."""
@@ -132,7 +151,7 @@ class Checkpoints:
         for file in self._files():
             try:
                 found.append(_read(file))
-            except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 warnings.warn(f"The checkpoint {file} is damaged and skipped: {error}", RunWarning, stacklevel=2)
                 skipped = True
                 continue
