@@ -52,11 +52,14 @@ def test_what_is_there_is_not_run_again(tried, tmp_path, monkeypatch):
             raise tried.RunError("It fell\napart.")
         return dict.fromkeys((*tried.ACCURACIES, "bound", "gradients"), 0.25)
 
+    monkeypatch.setitem(tried.TABLES, "erase", lambda place: [])
+    tried.complete("erase", tmp_path, tried.trials.Place())  # stopped before its first row
     monkeypatch.setitem(tried.TABLES, "erase", table)
     with pytest.raises(KeyboardInterrupt):
         tried.complete("erase", tmp_path, tried.trials.Place())
     tried.complete("erase", tmp_path, tried.trials.Place())
     assert calls == [0, 1, 1, 2]
+    assert (tmp_path / "erase.csv").read_text().count("variant") == 1
     shown = tried.show("erase", tmp_path)
     assert "a (1 of 3 diverged) | 25.0 / 25.0 / 25.0 | 25.0 / 25.0 / 25.0 | 25.0 |" in shown
 

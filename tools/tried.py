@@ -59,11 +59,10 @@ Row = dict[str, Any]
 def complete(table: str, folder: Path, place: trials.Place) -> None:
     """Run what is not in the table yet."""
     file = folder / f"{table}.csv"
-    rows = read(file)
-    done = {(row["variant"], row["forget"], int(row["seed"])) for row in rows}
+    done = {(row["variant"], row["forget"], int(row["seed"])) for row in read(file)}
     with file.open("a", newline="") as opened:
         writer = csv.DictWriter(opened, COLUMNS)
-        if not rows:
+        if opened.tell() == 0:
             writer.writeheader()
         for cell, run in TABLES[table](place):
             if (cell["variant"], str(cell["forget"]), cell["seed"]) in done:
