@@ -24,6 +24,7 @@ from unweave.methods import METHODS
 from unweave.output import unfinished
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
 from unweave.study.adjacency import regroup
+from unweave.study.originals import take_originals
 from unweave.study.store import COLUMNS
 
 
@@ -541,3 +542,117 @@ def test_a_time_that_was_not_written_to_its_end_is_skipped(tmp_path):
     with (store.folder / "times.jsonl").open("a") as file:
         file.write('{"name": "ft.se')
     assert store.times() == {"ga.seed-0": 1.5}
+
+
+def test_a_value_in_two_spellings_is_one_cell():
+    grid = {"alpha": ["0.25", " .25", "0.250", "1", "1.0"], "constrain_adjacent": ["yes", "true", "1"]}
+    cells = plan(["two-stage"], seeds=1, grid=grid, benchmark=tiny())
+    assert [cell.variant for cell in cells] == [
+        f"alpha={alpha} constrain_adjacent=true"
+        for alpha in ("0.25", "1")  # as they were always named
+    ]
+    kinds = ["remote-to-adjacent:0.2", "remote-to-adjacent:0.20", "remote-to-adjacent:.2"]
+    cells = plan(["two-stage"], seeds=1, adjacency=kinds, benchmark=tiny())
+    assert [cell.variant for cell in cells] == ["adjacency=remote-to-adjacent:0.2"]
+
+
+def test_a_grid_that_is_given_twice_has_the_values_of_both(tmp_path):
+    words = ["study", "digits", "--small", "--methods", "ga", "--seeds", "1", "--time-limit", "0", "--json"]
+    words += ["--grid", "epochs=1, 2", "--grid", "epochs=7", "--out", str(tmp_path / "s")]
+    assert json.loads(CliRunner().invoke(app.app, words).stdout)["cells"] == 3
+
+
+def test_the_first_profile_named_or_not_is_one_cell(tmp_path):
+    plain, named = (plan(["ga"], seeds=1, profiles=names, benchmark=tiny()) for names in ((), ("official",)))
+    assert plain == named
+    store = run_study(tiny(), plain, tmp_path / "s", device="cpu")
+    (store.cells / "ga.seed-0").rename(store.cells / "ga.official.seed-0")  # as it was once named
+    before = (store.cells / "ga.official.seed-0" / "scores.json").stat().st_mtime_ns
+    run_study(tiny(), named, store.folder, device="cpu")
+    assert list(store.finished()) == ["ga.seed-0"]
+    assert (store.cells / "ga.seed-0" / "scores.json").stat().st_mtime_ns == before
+
+
+def test_names_too_long_for_a_file_system_are_shortened_and_stay_apart(tmp_path):
+    def cell(count, seed=0, last="0"):
+        settings = (*((f"setting_{number}", "0.125") for number in range(count)), ("last", last))
+        return Cell(method="two-stage", seed=seed, settings=settings)
+
+    assert cell(10).name == f"two-stage.{','.join(f'setting_{number}=0.125' for number in range(10))},last=0.seed-0"
+    store = Store.create(tmp_path / "s", "tiny")
+    for seed in (0, 10**6):
+        store.note_failure(cell(40, seed), RunError("long"))
+        assert cell(40, seed).name.endswith(f".seed-{seed}")
+    assert len({cell(40).name, cell(41).name, cell(40, last="1").name}) == 3
+
+
+def test_an_original_of_ones_own_is_not_on_record_as_anothers(tmp_path):
+    cells = plan(["original"], seeds=2, benchmark=tiny())
+    other = run_study(tiny(), cells, tmp_path / "other", device="cpu", precision="bfloat16")
+    mine = run_study(tiny(), cells[:1], tmp_path / "mine", device="cpu")
+    kept = (mine.models / "original.seed-0.safetensors").read_bytes()
+    run_study(tiny(), cells, mine.folder, device="cpu", originals=other.folder)
+    assert (mine.models / "original.seed-0.safetensors").read_bytes() == kept
+    assert set(mine.provenance()[-1]["originals"]["hashes"]) == {"1"}
+    more = plan(["ga"], seeds=1, benchmark=tiny())
+    run_study(tiny(), more, mine.folder, device="cpu", originals=other.folder)
+    assert "originals" not in mine.provenance()[-1]
+
+
+def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(tmp_path, finished, monkeypatch):
+    benchmark, store = tiny(forget="first"), Store.create(tmp_path / "s", "tiny", options={"forget": "first"})
+    with store.locks.claim("model.original.seed-0"):  # is being trained
+        taken = take_originals(benchmark, store, finished, [0, 1])
+    assert set(taken["hashes"]) == {"1"}
+    assert [path.name for path in store.models.iterdir()] == ["original.seed-1.safetensors"]
+    at_work = []
+    monkeypatch.setattr("unweave.study.originals.write_whole", lambda path, data: at_work.append(is_free(store)))
+    monkeypatch.setattr(Path, "read_bytes", lambda path: b"")
+    (store.models / "original.seed-1.safetensors").unlink()
+    take_originals(benchmark, store, finished, [0, 1])
+    assert at_work == [False, False]
+
+
+def is_free(store):
+    with store.locks.claim("originals") as claim:
+        return claim is not None
+
+
+def test_what_a_time_limit_left_to_compare_is_said(tmp_path, monkeypatch):
+    words = ["study", "digits", "--small", "--methods", "original,retrain,ga", "--seeds", "1", "--out", str(tmp_path)]
+    with monkeypatch.context() as patch:
+        patch.setattr("unweave.study.comparisons.Comparisons.compare", lambda *_: None)  # time was over
+        left = CliRunner().invoke(app.app, words)
+    assert left.exit_code == 0
+    said = " ".join(left.stderr.split())
+    assert "3 of 3 cells are done, 2 of them not compared with the retrained models yet. The same command" in said
+    again = CliRunner().invoke(app.app, words)
+    assert (again.exit_code, "goes on" in again.stderr) == (0, False)
+
+
+def test_weights_stay_while_a_cell_is_not_settled_or_not_compared(tmp_path):
+    cells = plan(["original", "retrain", "ga"], seeds=1, benchmark=tiny())
+    store = Store.create(tmp_path / "s", "tiny")
+    note = store.locks.folder / "cell.ga.seed-0.lock"
+    note.write_text(f"{time.time() + 3600}\n")  # a process died of it: the next start tries again
+    run_study(tiny(), cells, store.folder, device="cpu", keep="none")
+    kept = [store.models / "original.seed-0.safetensors", store.weights("retrain.seed-0")]
+    assert all(path.exists() for path in kept)
+    note.write_text("")
+    with store.locks.claim("compare.ga.seed-0"):  # another process is at it
+        run_study(tiny(), cells, store.folder, device="cpu", keep="none")
+    assert store.is_done(cells[2])
+    assert all(path.exists() for path in [*kept, store.weights("ga.seed-0")])
+    run_study(tiny(), cells, store.folder, device="cpu", keep="none")
+    assert not list(store.folder.rglob("*.safetensors"))
+
+
+def test_tuned_settings_that_nothing_would_take_are_refused(tmp_path):
+    file = tmp_path / "best.json"
+    about = {"benchmark": "digits", "options": {}, "goal": "retrain", "trials": 1, "methods": {}}
+    file.write_text(json.dumps({"format": "unweave-tuned", "schema": 1, **about, "provenance": {"runs": []}}))
+    words = ["study", "digits", "--methods", "ga", "--tuned", str(file), "--out", str(tmp_path / "s")]
+    for profiles in ([], ["--profiles", "tuned"]):
+        refused = CliRunner().invoke(app.app, [*words, *profiles])
+        assert "of the profile tuned-retrain, which nothing here would take" in str(refused.exception)
+    assert not (tmp_path / "s").exists()

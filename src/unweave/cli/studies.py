@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from unweave.benchmarks import Benchmark, find_benchmark
+from unweave.benchmarks.tuned import profile_of_folder
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -107,8 +108,12 @@ def study(
     Several studies may share a folder: cells that they have in common are run once.
     """
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
-    axes = {key: value.split(",") for key, value in pairs(grid or []).items()}
-    own = {"grid": axes, "adjacency": words(adjacency), "watch": watch}
+    if tuned is not None and (profile := profile_of_folder(tuned)) not in words(profiles):
+        raise UsageError(
+            f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
+            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
+        )
+    own = {"grid": _axes(grid or []), "adjacency": words(adjacency), "watch": watch}
     cells, presets = _asked_for(source(), named=named, methods=methods, seeds=seeds, profiles=words(profiles), own=own)
     common: dict[str, Any] = {
         "device": device,
@@ -129,6 +134,15 @@ def study(
     except KeyboardInterrupt:
         stop("Stopped. What is done is kept; the same command goes on.")
     _show(store, cells, as_json=as_json)
+
+
+def _axes(texts: list[str]) -> dict[str, list[str]]:
+    """Return the values to try of each setting; one that is given twice has the values of both."""
+    axes: dict[str, list[str]] = {}
+    for text in texts:
+        for key, values in pairs([text]).items():
+            axes.setdefault(key, []).extend(value.strip() for value in values.split(","))
+    return axes
 
 
 def _asked_for(
@@ -158,7 +172,7 @@ def _asked_for(
         presets[preset.name] = describe_preset(preset, found)
         cells += found
     for profile in profiles:
-        if not any(cell.profile == profile for cell in cells):
+        if not any(profile_of(cell) == profile for cell in cells):
             raise no_profile(profile)
     return each_once(cells), presets
 
@@ -180,8 +194,10 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     for failure in failed:
         name = f"{failure['method']} {failure['variant']}".strip()
         err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
-    if any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
-        say(f"{done} of {len(cells)} cells are done. The same command goes on.")
+    compare = store.not_compared(cells)
+    if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
+        rest = f", {len(compare)} of them not compared with the retrained models yet" if compare else ""
+        say(f"{done} of {len(cells)} cells are done{rest}. The same command goes on.")
     if failed:
         raise RunError(f"{len(failed)} of {len(cells)} cells failed; the others are in {store.table}.")
 

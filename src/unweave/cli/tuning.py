@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,8 +31,9 @@ from unweave.cli.app import (
     words,
 )
 from unweave.split import SUBSETS
+from unweave.study.cells import REFERENCES
 from unweave.study.progress import in_words
-from unweave.tuning import SEED
+from unweave.tuning import SEED, tuned_methods
 from unweave.tuning import tune as run_tuning
 
 
@@ -86,8 +88,9 @@ def tune(
         typer.echo(json.dumps({"out": str(out), "goal": goal, "trials": asked, "done": asked - left, "best": best}))
     elif done.best:
         out_console.print(_table(done.best))
-        use = f"--profiles {profile_of_goal(goal)} --tuned {out}"
-        out_console.print(f"\nUse it: unweave study {benchmark} {use}", highlight=False, markup=False, soft_wrap=True)
+        chosen = [*(f"--option={option}" for option in options or []), *(["--small"] if small else [])]
+        use = _use(benchmark, list(done.best["methods"]), goal=goal, out=out, more=chosen, data=data)
+        out_console.print(f"\nUse it: {use}", highlight=False, markup=False, soft_wrap=True)
     if left:
         say(f"{asked - left} of {asked} trials are done. The same command goes on.")
     elif not done.best:
@@ -95,6 +98,15 @@ def tune(
             f"No settings are chosen: {out} also holds methods with another number of trials, which would not be fair. "
             "Give all of them as many with --trials."
         )
+
+
+def _use(benchmark: str, methods: list[str], *, goal: str, out: Path, more: list[str], data: str | None) -> str:
+    """Return a command that runs what was tuned, beside the references, as it stands."""
+    every = set(methods) >= set(tuned_methods(["all"]))
+    given = [*(["--data", data] if data else []), *more]
+    given += [] if every else ["--methods", ",".join([*REFERENCES, *methods])]
+    given += ["--profiles", profile_of_goal(goal), "--tuned", str(out), "--out", f"{out}-study"]
+    return shlex.join(["unweave", "study", benchmark, *given])
 
 
 def _table(best: dict[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from unweave.split import RETAINED
 from unweave.study.adjacency import CLASSES, check_adjacency
 
 REFERENCES = ("original", "retrain")
+LONGEST = 255 - len(".json.partial")  # bytes of a name that file systems take, with what files of a cell add to it
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(e-?[1-9]\d*)?")  # as one writes it, without idle signs and digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,13 @@ class Cell:
         >>> Cell(method="two-stage", seed=2, profile="paper", settings=(("alpha", "0"),)).name
         'two-stage.paper.alpha=0.seed-2'
         """
-        parts = [self.method, self.profile or "", self.variant.replace(" ", ","), f"seed-{self.seed}"]
-        return ".".join(re.sub(r"[^\w=,.+-]", "_", part) for part in parts if part)
+        parts = [self.method, self.profile or "", self.variant.replace(" ", ",")]
+        row = ".".join(re.sub(r"[^\w=,.+-]", "_", part) for part in parts if part)
+        room = LONGEST - len(f".seed-{self.seed}")
+        if len(row.encode()) > room:
+            mark = "." + hashlib.blake2b(row.encode(), digest_size=8).hexdigest()
+            row = row.encode()[: room - len(mark)].decode(errors="ignore") + mark
+        return f"{row}.seed-{self.seed}"
 
 
 def plan(
@@ -66,8 +74,8 @@ def plan(
     """Return every cell of a study: seeds inside adjacency inside settings inside profiles inside methods.
 
     A profile, a grid's setting or another adjacency goes to the methods that have it or read it; a method that has
-    none of them runs once. A setting's default on the ``benchmark`` makes no variant: it is the plain cell. A wrong
-    value is refused here, before anything is run.
+    none of them runs once. A setting's default on the ``benchmark`` makes no variant: it is the plain cell, and so is
+    the method's first profile. A value in two spellings is one. A wrong value is refused here, before anything is run.
 
     >>> [cell.name for cell in plan(["ft", "two-stage"], seeds=1, grid={"alpha": ["0", "0.5"]})]
     ['ft.seed-0', 'two-stage.alpha=0.seed-0', 'two-stage.seed-0']
@@ -85,8 +93,7 @@ def plan(
     for profile in profiles:
         if not any(profile in method.profiles for method in chosen.values()):
             raise no_profile(profile)
-    for kind in adjacency:
-        check_adjacency(kind)
+    adjacency = [_spelt_adjacency(kind) for kind in adjacency]
     cells = []
     for name, method in chosen.items():
         own_profiles: list[str | None] = [profile for profile in profiles if profile in method.profiles]
@@ -95,7 +102,11 @@ def plan(
                 f"{name} has no settings of the profile {', '.join(profiles)}, and would stand untuned beside others. "
                 "Tune it too, or name the methods to run with --methods."
             )
-        axes = {setting: values for setting, values in grid.items() if setting in _setting_names(method)}
+        axes = {
+            setting: _spelt(method, setting, values)
+            for setting, values in grid.items()
+            if setting in _setting_names(method)
+        }
         kinds = adjacency if tells_apart(method) else (CLASSES,)
         for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):
             settings = _different(method, dict(zip(axes, values, strict=True)), profile=own, benchmark=benchmark)
@@ -103,7 +114,7 @@ def plan(
                 Cell(
                     method=name,
                     seed=seed,
-                    profile=own,
+                    profile=None if own == next(iter(method.profiles)) else own,
                     settings=settings,
                     adjacency=kind,
                     watch=watch and name != "original",
@@ -169,6 +180,41 @@ def in_running_order(cells: Iterable[Cell]) -> list[Cell]:
 
 def _setting_names(method: Method) -> set[str]:
     return {row["name"] for row in method.settings.describe()}
+
+
+def _spelt(method: Method, setting: str, values: Iterable[str]) -> list[str]:
+    """Return each value once, as one writes it.
+
+    >>> _spelt(find_method("two-stage"), "alpha", [" 0.25", ".25", "1e-4", "0.0001", "1.0"])
+    ['0.25', '1e-4', '1']
+    """
+    found: dict[Any, str] = {}
+    for text in values:
+        value = method.settings.parse({setting: text.strip()}).to_dict()[setting]
+        found.setdefault(value, str(value).lower() if isinstance(value, bool) else _spelt_number(text.strip(), value))
+    return list(found.values())
+
+
+def _spelt_number(text: str, value: Any) -> str:
+    """Return a number without idle signs and digits. A text that has none stays, and so does the name of its cell.
+
+    >>> [_spelt_number(text, float(text)) for text in ("1e-4", "1E-05", "0.20", "+5.0", "1e30")]
+    ['1e-4', '1e-5', '0.2', '5', '1e30']
+    """
+    if isinstance(value, int | float) and not NUMBER.fullmatch(text):
+        return repr(value).removesuffix(".0").replace("e+", "e").replace("e-0", "e-")
+    return text
+
+
+def _spelt_adjacency(kind: str) -> str:
+    """Return the text of an adjacency, having checked it, with its share as one writes it.
+
+    >>> _spelt_adjacency("remote-to-adjacent:.20")
+    'remote-to-adjacent:0.2'
+    """
+    check_adjacency(kind)
+    name, _, share = kind.partition(":")
+    return f"{name}:{_spelt_number(share, float(share))}" if share else name
 
 
 def _different(

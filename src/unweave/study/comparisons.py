@@ -48,7 +48,7 @@ class Comparisons:
 
     def remember(self, name: str, observed: Observed) -> None:
         """Take down what a cell's model said, if it is still to be compared."""
-        if self.planned or self._references_of(name):
+        if self.planned or self.store.references_of(name):
             self.seen[name] = observed
 
     def references_are_there(self) -> bool:
@@ -60,7 +60,7 @@ class Comparisons:
         finished = self.store.finished()
         if name not in finished:  # it failed
             return
-        references = self._references_of(name)
+        references = self.store.references_of(name)
         if references and not self.store.is_compared(name, references):
             gone = [other for other in (name, *references) if not self.store.weights(other).exists()]
             if gone:
@@ -103,12 +103,9 @@ class Comparisons:
         self.store.write_comparison(name, references, scores.to_dict())
         self.store.note_time(f"compare.{name}", time.monotonic() - begun)
 
-    def _references_of(self, name: str) -> list[str]:
-        return [other for other in self.store.finished("retrain") if other != name]
-
     def _is_final(self, name: str) -> bool:
         """Tell whether a cell is compared with every retrained model that there will be."""
-        references = self._references_of(name)
+        references = self.store.references_of(name)
         return self.references_are_there() and (not references or self.store.is_compared(name, references))
 
     def _model(self, name: str) -> nn.Module:

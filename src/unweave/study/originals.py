@@ -24,11 +24,12 @@ from unweave.study.locks import Locks
 from unweave.study.store import Store
 
 
-def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iterable[int]) -> dict[str, Any]:
+def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iterable[int]) -> dict[str, Any] | None:
     """Copy the originals of these seeds from another study, and return where they come from.
 
     The other study must be of the same benchmark; its options may differ in what to forget, as long as that changes
-    nothing about training. Seeds that it has not are left to be trained.
+    nothing about training. Seeds that it has not are left to be trained, and an original of the study's own stays: if
+    all are, nothing comes from elsewhere.
     """
     other = Store.open(source)
     about = other.about()
@@ -37,17 +38,25 @@ def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iter
             f"{source} has originals of {other.title}, which are trained otherwise than those of {benchmark.title}. "
             "Give a study whose options differ in what to forget only, or none."
         )
-    found = {}
-    for seed in sorted(set(seeds)):
-        path, own = (where.models / f"original.seed-{seed}.safetensors" for where in (other, store))
-        if path.exists():
-            data = path.read_bytes()
-            if not own.exists():
-                write_whole(own, data)
-            found[str(seed)] = hashlib.blake2b(data, digest_size=16).hexdigest()
-    if not found:
+    names = [f"original.seed-{seed}" for seed in sorted(set(seeds))]
+    names = [name for name in names if (other.models / f"{name}.safetensors").exists()]
+    if not names:
         raise UsageError(f"{source} has no original of the seeds that are asked for. Was it run with --keep-models?")
-    return {"study": other.title, "hashes": found, "provenance": other.provenance()[:1]}
+    with store.locks.wait_for("originals"):  # another start may be at the same
+        taken = {name.rpartition("-")[2]: _taken(name, store, other) for name in names}
+    hashes = {seed: found for seed, found in taken.items() if found}
+    return {"study": other.title, "hashes": hashes, "provenance": other.provenance()[:1]} if hashes else None
+
+
+def _taken(name: str, store: Store, other: Store) -> str | None:
+    """Copy an original, unless there is one or it is being trained; return its hash if it is the other study's."""
+    file = f"{name}.safetensors"
+    data, own = (other.models / file).read_bytes(), store.models / file
+    with store.locks.claim(f"model.{name}") as claim:
+        if claim is not None and not own.exists():
+            write_whole(own, data)
+        same = claim is not None and own.read_bytes() == data
+    return hashlib.blake2b(data, digest_size=16).hexdigest() if same else None
 
 
 class NotYet(Exception):  # noqa: N818

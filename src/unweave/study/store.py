@@ -17,6 +17,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ class Store:
     def is_done(self, cell: Cell) -> bool:
         """Tell whether the cell has been run to its end, and watched if it is to be."""
         return self._has_scores(cell.name) and (not cell.watch or "watch" in self._config(cell.name))
+
+    def adopt(self, cells: Iterable[Cell]) -> None:
+        """Let cells that name their method's first profile, as they once did, be those that name none."""
+        with self.locks.wait_for("names"):
+            for cell in [cell for cell in cells if cell.profile is None]:
+                named = replace(cell, profile=profile_of(cell)).name
+                if (self.cells / named).exists() and not (self.cells / cell.name).exists():
+                    (self.cells / named).rename(self.cells / cell.name)
+                (self.failed / f"{named}.json").unlink(missing_ok=True)  # it is tried again by its other name
 
     def check_settings(self, cell: Cell, settings: Mapping[str, Any]) -> None:
         """Refuse to add to a row of which cells were run with other settings: seeds are averaged.
@@ -215,6 +225,20 @@ class Store:
             labels = self._config(name)["cell"]
             if method in (None, labels["method"]):
                 found[name] = labels
+        return found
+
+    def references_of(self, name: str) -> list[str]:
+        """Return the retrained models that a cell is compared with: all, but not itself."""
+        return [other for other in self.finished("retrain") if other != name]
+
+    def not_compared(self, cells: Iterable[Cell]) -> list[str]:
+        """Return the names of finished cells that are still to be compared with retrained models, and can be."""
+        found = []
+        for name in [cell.name for cell in cells if self.is_done(cell)]:
+            references = self.references_of(name)
+            weights_are_there = all(self.weights(other).exists() for other in (name, *references))
+            if references and weights_are_there and not self.is_compared(name, references):
+                found.append(name)
         return found
 
     def is_compared(self, name: str, references: list[str]) -> bool:

@@ -91,6 +91,7 @@ def begin_study(
     if originals:
         Store.open(originals)  # which refuses what is no study, before there is a folder
     store = Store.create(out, benchmark.name, options=benchmark.options)
+    store.adopt(cells)
     for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
         store.check_settings(cell, _settings(benchmark, cell).to_dict())
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None

@@ -38,6 +38,11 @@ def profile_of_goal(goal: str) -> str:
     return "tuned" if goal == "erase" else f"tuned-{goal}"
 
 
+def profile_of_folder(given: str | os.PathLike[str]) -> str:
+    """Return the profile's name for the settings in a folder of `unweave tune`."""
+    return profile_of_goal(_read(Path(given))["goal"])
+
+
 def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None) -> Benchmark:
     """Return the benchmark with the tuned profiles that come with the package, and the one of a folder.
 
