@@ -213,7 +213,7 @@ class Work:
         try:
             return self._unlearn(cell, original, split, resume=True)
         except UsageError as error:
-            self.progress.say(f"{cell.name} begins again: {error}")
+            self.progress.say(f"{cell.name} begins again, for it cannot go on: {error}")
             if work.exists():
                 lock = Lock(work / "lock")  # which refuses, should anybody else be at work there
                 remove_folder(work)
