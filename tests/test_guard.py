@@ -20,7 +20,7 @@ from tests.conftest import same, weights
 from unweave import CollapseError, Limits, RunError, RunWarning, Split, UsageError, unlearn
 from unweave.engine import Checkpoints, Guard, Phase, Workbench, run_phases
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import Stage1
+from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
 
 CPU = torch.device("cpu")
 OFTEN = {"share": 1.0, "samples": 5}
@@ -185,8 +185,19 @@ def test_forget_losses_that_do_not_move_are_said(split, trained):
         RunWarning, match=r"stage 1 ended with a mean forget loss of 0\.\d\d .*hardly forgotten"
     ) as warned:
         unlearn(trained, split, device="cpu")
-    assert "Raise stage1_learning_rate or stage1_epochs" in str(warned[0].message)
-    assert "Raise stage2_learning_rate or stage2_epochs" in str(warned[1].message)
+    (only,) = warned  # stage 2 is there to hold what stage 1 did
+    assert "Raise stage1_learning_rate or stage1_epochs" in str(only.message)
+
+
+def test_forgotten_data_that_comes_back_is_said(split, trained, monkeypatch):
+    guard = Guard(Workbench(trained, split, device=torch.device("cpu")), Limits())
+    losses = iter([9.0, 0.1])
+    monkeypatch.setattr(guard, "_check", lambda *_, **__: {"forget": {"loss": next(losses)}})
+    first, second = Stage1(TwoStageSettings()), Stage2(TwoStageSettings())
+    first.steps = second.steps = 1
+    guard.check_end(first)
+    with pytest.warns(RunWarning, match="stage 2 ended .* forgotten data came back. Lower stage2_learning_rate"):
+        guard.check_end(second)
 
 
 def test_limits_are_settings_and_on_record(split, model, tmp_path):

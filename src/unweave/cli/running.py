@@ -13,6 +13,7 @@ from torch import nn
 from unweave import processes
 from unweave._version import __version__
 from unweave.benchmarks import Benchmark, Task
+from unweave.benchmarks.tuned import profile_of_folder
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -138,8 +139,8 @@ def run(
         having = ", ".join(name for name, other in all_methods().items() if _has_goals(other))
         raise UsageError(f"--goal is for methods that have a setting goal ({having}); {chosen.name} has none.")
     values = {**task_source.settings_for(chosen, profile), **pairs(settings or []), **({"goal": goal} if goal else {})}
-    if tuned and not (profile or "").startswith("tuned"):
-        raise UsageError("--tuned is for a profile of that name. Add --profile tuned (or tuned-retrain).")
+    if tuned and profile != (its := profile_of_folder(tuned)):
+        raise UsageError(f"--tuned {tuned} is for the profile {its}. Add --profile {its}.")
     configured = chosen.configure(values, profile=profile)  # wrong settings are said before anything is trained
     losses = _read_losses(reference) if reference else None
     if reference:

@@ -33,7 +33,7 @@ from unweave.cli.app import (
     words,
 )
 from unweave.errors import RunError, UsageError
-from unweave.report import Group, accuracy_table, compare, grid_table, grids, label, read_results, write_report
+from unweave.report import Group, Results, accuracy_table, compare, grid_table, grids, label, read_results, write_report
 from unweave.study import (
     PRESETS,
     Cell,
@@ -190,6 +190,8 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
         typer.echo(json.dumps({**content, "failed": failed}))
     elif rows:
         out_console.print(accuracy_table(rows))
+        if caution := Results(folder=store.folder, about=store.about()).caution:
+            out_console.print(caution, highlight=False, markup=False)
         out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
     for failure in failed:
         name = f"{failure['method']} {failure['variant']}".strip()
