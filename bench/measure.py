@@ -85,7 +85,7 @@ def take_steps(
     if clock:
         clock()
     for number in range(first, first + count):
-        seed_everything(derive_seed(0, phase.name, number) % 2**32)
+        seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
         bench.forwards.step(number, left=phase.steps - number)
         history.add(phase.name, number, phase.step(number))
         if clock:

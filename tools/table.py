@@ -128,18 +128,23 @@ def overview() -> str:
     columns = ("before", "the best of the ten other methods", "two-stage", "`unweave`, its defaults")
     lines = [f"| forget (trained) · adjacent · remote | {' | '.join(columns)} |", "|---" * 5 + "|"]
     for name, words in BENCHMARKS.items():
-        frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
-        found = frame[(frame.metric == "accuracy") & (frame.variant == "")]
         best: dict[str, tuple[float, str, str]] = {}
-        for (method, profile), rows in found.groupby(["method", "profile"]):
-            column = method if method in ("original", "two-stage", "unweave", "retrain") else "others"
-            if column == "unweave" and profile != "default":
+        for study in (
+            RESULTS / name / folder for folder in ("all", "tuned")
+        ):  # tuned cells may have a study of their own
+            if not (study / "results.parquet").exists():
                 continue
-            mean = 100 * rows.groupby(["split", "subset"]).value.mean()
-            own = statistics.fmean(scores(RESULTS / name / "all", profile)[method])
-            cell = f"{mean['test', 'forget']:.0f} ({mean['train', 'forget']:.0f})"
-            cell += "".join(f" · {mean['test', subset]:.0f}" for subset in ("adjacent", "remote"))
-            best[column] = max(best.get(column, (-1.0, "", "")), (own, method, cell))
+            frame = pd.read_parquet(study / "results.parquet")
+            found = frame[(frame.metric == "accuracy") & (frame.variant == "")]
+            for (method, profile), rows in found.groupby(["method", "profile"]):
+                column = method if method in ("original", "two-stage", "unweave", "retrain") else "others"
+                if column == "unweave" and profile != "default":
+                    continue
+                mean = 100 * rows.groupby(["split", "subset"]).value.mean()
+                own = statistics.fmean(scores(study, profile)[method])
+                cell = f"{mean['test', 'forget']:.0f} ({mean['train', 'forget']:.0f})"
+                cell += "".join(f" · {mean['test', subset]:.0f}" for subset in ("adjacent", "remote"))
+                best[column] = max(best.get(column, (-1.0, "", "")), (own, method, cell))
         before, others, stages, ours = (best[key] for key in ("original", "others", "two-stage", "unweave"))
         lines.append(f"| {words} | {before[2]} | {others[2]} {others[1]} | {stages[2]} | {ours[2]} |")
     return "\n".join(lines)

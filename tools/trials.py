@@ -238,6 +238,9 @@ def cifar_retrain(place: Place) -> Trials:
         "the same, epochs 12, reach 0.0025": {"epochs": 12, "reach": 0.0025},
         "the same, budget 0.02": {"budget": 0.02},
         "the same, by rank": {"pairing": "rank"},
+        # Mirrored images were never trained on: they stand for unseen ones, which should be known no less.
+        "the same, mirrored forget images too": {"split": mirrored},
+        "the same, mirrored forget images too, epochs 12": {"split": mirrored, "epochs": 12},
     }
     for kind, e in _cifar_experiments(place):
         begin = {"seed": e.seed, "device": place.device}
