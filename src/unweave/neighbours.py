@@ -157,6 +157,8 @@ def entanglement(
     is_forget[forget] = True
     if k < 1:
         raise UsageError(f"k is {k}, but every sample needs one neighbour at least.")
+    if names is not None and group.dtype.kind not in "iu":
+        raise UsageError(f"names are for groups that are numbers; these are {group.dtype}. Leave names out.")
     if names is not None and len(names) <= int(group.max()):
         raise UsageError(f"names has {len(names)} entries, but there is a group {int(group.max())}.")
     k = min(k, len(labels) - 1)

@@ -211,15 +211,16 @@ def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) 
 
     None where the run was another method's, or its folder no longer has them. The model given is filled.
     """
-    file = folder / "checkpoints" / "01-00000000.safetensors"
     alpha, sign = settings.get("alpha"), settings.get("mean_sign")
-    if not isinstance(alpha, int | float) or sign not in (-1, 1) or not file.exists():
+    if not isinstance(alpha, int | float) or sign not in (-1, 1):
         return None
-    tensors = {k.removeprefix("model."): t for k, t in read_tensors(file).items() if k.startswith("model.")}
+    tensors = dict(Checkpoints(folder / "checkpoints").between()).get(0)
+    if tensors is None:
+        return None
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise UsageError(f"{file} does not fit the model: {error}") from error
+        raise UsageError(f"{folder} has weights between its stages that the model does not fit: {error}") from error
     return BeforeStage2(model, alpha=float(alpha), mean_sign=sign)
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Collate, Samples
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, require_seed, unknown
 from unweave.files import read_json, write_whole
 from unweave.forms import COUNT, LIST, TEXT, require_form
 from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
@@ -103,10 +103,10 @@ class Split:
         """
         samples = Samples(dataset, collate=collate)
         fine = np.asarray(fine)
-        if len(fine) != len(samples):
-            raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
         if fine.ndim != 1:
             raise UsageError(f"fine must be one class for each sample, not of shape {fine.shape}.")
+        if len(fine) != len(samples):
+            raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
         try:
             wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
         except TypeError:
@@ -176,6 +176,7 @@ class Split:
 
     def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Split:
         """Misplace a random share of the retained samples, to see how much that matters (the paper's study)."""
+        require_seed(seed)
         generator = np.random.default_rng(seed)
         moved = {}
         for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
@@ -348,7 +349,10 @@ def _indices(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.i
 
 def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if callable(condition):
-        return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
+        try:
+            return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
+        except TypeError as error:
+            raise UsageError(f"The {name} condition must be a function of one sample: {error}") from error
     mask = np.asarray(condition)
     if mask.dtype.kind != "b" or mask.shape != (len(samples),):
         raise UsageError(

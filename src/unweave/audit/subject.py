@@ -186,8 +186,13 @@ def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
     module, colon, function = source.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)() if colon else None
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"{source} cannot be called: {error}") from error
-    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[0], nn.Module):
+    kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))
+    if (
+        not isinstance(found, tuple)
+        or len(found) != 3
+        or not all(isinstance(*one) for one in zip(found, kinds, strict=True))
+    ):
         raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
     return found

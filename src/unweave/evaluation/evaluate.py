@@ -11,7 +11,7 @@ from torch import nn
 
 from unweave.devices import pick_device
 from unweave.engine.precision import Precision, resolve_precision
-from unweave.errors import require_seed, require_type, unknown
+from unweave.errors import UsageError, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.certificate import forgetting_bound, no_certificate, shortfall_metrics
 from unweave.evaluation.membership import membership_metrics
@@ -86,11 +86,16 @@ def evaluate(
     require_type("train", train, Split, "a Split of the training data")
     require_type("test", test, (Split, type(None)), "a Split of the test data")
     require_seed(seed)
+    if resamples < 0 or (batch_size is not None and batch_size < 1):
+        raise UsageError(f"resamples is {resamples} and batch_size {batch_size}; they must be 0 and 1 at least.")
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
     seen, retrained = look(model), [look(other) for other in references]
+    mine, theirs = seen("train").classes, {one("train").classes for one in retrained}
+    if theirs - {mine}:
+        raise UsageError(f"A reference tells {max(theirs - {mine})} classes apart, and the model {mine}.")
     before = look(original) if original is not None else None
     curves: dict[str, Any] = {}
     metrics = _compared(seen, retrained, before, questions, resamples=resamples, seed=seed)
