@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,24 @@ def test_the_pages_hold_the_tables(page, words):
     words = [sys.executable, str(ROOT / "tools" / "table.py"), *words]
     table = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"})
     assert table.stdout.strip() in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    three, four = (ROOT / "results" / "digits" / "each" / kind for kind in ("3", "4"))
+    new, target = shutil.copytree(three, tmp_path / "new"), shutil.copytree(three, tmp_path / "published")
+    whole = pd.read_parquet(three / "results.parquet")
+    whole[whole.method != "pgd"].to_parquet(target / "results.parquet", index=False)
+    publish.add_numbers(new, target, ["pgd"])
+    found = pd.read_parquet(target / "results.parquet")
+    keys = ["method", "profile", "variant", "seed", "split", "subset", "metric"]
+    pd.testing.assert_frame_equal(
+        found.sort_values(keys, ignore_index=True), whole.sort_values(keys, ignore_index=True), check_dtype=False
+    )
+    before, after = (json.loads((folder / "provenance.json").read_text())["runs"] for folder in (three, target))
+    assert after == [*before, *before]
+    for other, method in ((four, "pgd"), (new, "nobody")):
+        with pytest.raises(SystemExit, match=r"is of|no rows of nobody"):
+            publish.add_numbers(other, target, [method])

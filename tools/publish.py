@@ -4,20 +4,26 @@ The report, beside the paper's numbers, goes to docs/gallery/NAME with a photogr
 the numbers and where they come from to results/NAME/all. The study's own folder stays as it is, so that it can go on.
 
 `python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
-numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART.
+numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART. With `--add METHODS`, only
+the rows of these methods are taken, beside those that are there already.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow
 from PIL import Image
+from pyarrow import compute
+from pyarrow import parquet as pq
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
@@ -56,13 +62,17 @@ def publish(study: Path, name: str) -> None:
         picture(GALLERY / name / "index.html", GALLERY / f"{name}.png")
 
 
-def publish_comparison(studies: Path, name: str) -> None:
+def publish_comparison(studies: Path, name: str, *, added: Sequence[str] = ()) -> None:
     """Copy, unless they are there already, and compare."""
     found = sorted(path.parent for path in studies.glob("*/study.json"))
     if not found:
         raise SystemExit(f"{studies} holds no studies.")
     numbers, gallery = RESULTS / name, GALLERY / name.replace("/", "-")
-    if studies.resolve() != numbers.resolve():
+    if added:
+        for study in found:
+            add_numbers(study, numbers / study.name, added)
+        found = sorted(path.parent for path in numbers.glob("*/study.json"))
+    elif studies.resolve() != numbers.resolve():
         shutil.rmtree(numbers, ignore_errors=True)
         for study in found:
             copy_numbers(study, numbers / study.name)
@@ -73,14 +83,36 @@ def publish_comparison(studies: Path, name: str) -> None:
         file.unlink()
 
 
+def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
+    """Put the rows of some methods into a published table, in the place of older ones, and say where they come from."""
+    mine, theirs = (json.loads((folder / "study.json").read_text()) for folder in (target, study))
+    for key in ("benchmark", "options"):
+        if mine[key] != theirs[key]:
+            raise SystemExit(f"{study} is of {theirs[key]}, not of {mine[key]}.")
+    chosen = pyarrow.array(list(methods))
+    old, new = (pq.read_table(folder / "results.parquet") for folder in (target, study))
+    if missing := set(methods) - set(new["method"].to_pylist()):
+        raise SystemExit(f"{study} has no rows of {', '.join(sorted(missing))}.")
+    kept = old.filter(compute.invert(compute.is_in(old["method"], chosen)))
+    rows = pyarrow.concat_tables([kept, new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)])
+    pq.write_table(rows, target / "results.parquet")
+    before, after = (json.loads(_without_folders(folder)) for folder in (target, study))
+    content = {**before, "runs": [*before["runs"], *after["runs"]]}
+    (target / "provenance.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _without_folders(study: Path) -> str:
+    """Return where a study comes from without the folders of one machine."""
+    return re.sub(r"--data \S+?(?=[ \"])", "--data DATA", (study / "provenance.json").read_text())
+
+
 def copy_numbers(study: Path, target: Path) -> None:
-    """Copy a study's table and where it comes from, without the folders of one machine."""
+    """Copy a study's table and where it comes from."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for file in NUMBERS:
         shutil.copy(study / file, target)
-    file = target / "provenance.json"
-    file.write_text(re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text()))
+    (target / "provenance.json").write_text(_without_folders(study))
     for note in (study / "failed").glob("*.json"):
         if not (study / "cells" / note.stem / "scores.json").exists():  # or it was run again, and did not fail
             (target / "failed").mkdir(exist_ok=True)
@@ -93,11 +125,15 @@ def main() -> None:
     parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote, or with --compare one of such")
     parser.add_argument("name", help="of the folders in docs/gallery and results")
     parser.add_argument("--compare", action="store_true", help="publish a folder of studies side by side")
+    parser.add_argument("--add", default="", help="with --compare: take only the rows of these methods (a,b)")
     parser.add_argument("--run", nargs=argparse.REMAINDER, help="run `unweave study` with these words first")
     words = parser.parse_args()
     if words.run:
         subprocess.run([sys.executable, "-m", "unweave", "study", *words.run, "--out", str(words.study)], check=True)
-    (publish_comparison if words.compare else publish)(words.study, words.name)
+    if words.compare:
+        publish_comparison(words.study, words.name, added=[name for name in words.add.split(",") if name])
+    else:
+        publish(words.study, words.name)
 
 
 if __name__ == "__main__":
