@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Collate, Samples
-from unweave.errors import UsageError, require_seed, unknown
+from unweave.errors import UsageError, unknown
 from unweave.files import read_json, write_whole
 from unweave.forms import COUNT, LIST, TEXT, require_form
 from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
@@ -176,7 +176,8 @@ class Split:
 
     def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Split:
         """Misplace a random share of the retained samples, to see how much that matters (the paper's study)."""
-        require_seed(seed)
+        if seed < 0:
+            raise UsageError(f"seed is {seed}, but must be 0 at least.")
         generator = np.random.default_rng(seed)
         moved = {}
         for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
