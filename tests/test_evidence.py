@@ -190,3 +190,12 @@ def test_a_strangers_folder_brings_settings_and_nothing_else(digits, command, mo
         code, _, err = command("audit", "run", "--shadows", "4", "--device", "cpu")
         assert (code, f"There is no setting '{name}'" in err) == (2, True)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_was_computed_in_bfloat16_may_be_rounded_otherwise(run):
+    scores = run.result.scores
+    value = scores.metric("loss", "train", "forget").value
+    for precision, holds in (("float32", False), ("bfloat16", True)):
+        record = forged(run.record, of_metric("loss", "value", 1.01 * value))
+        record["scores"]["precision"] = precision
+        assert check_scores(record, scores).holds is holds

@@ -50,7 +50,8 @@ def kept_original(target: Path) -> Path:
 
     Trained again it might be another, if only by rounding, and the run could not be gone on with.
     """
-    return target.resolve().with_name(target.name + ".original.safetensors")
+    target = target.resolve()  # as it was given, it may have no name: "."
+    return target.with_name(target.name + ".original.safetensors")
 
 
 def refuse_existing(target: Path) -> None:

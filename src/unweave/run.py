@@ -279,7 +279,7 @@ def unlearn(
 
 
 def _require_loss(loss: Any) -> None:
-    if not callable(loss) or isinstance(loss, nn.Module):
+    if not callable(loss) or type(loss).__module__.startswith("torch.nn."):
         raise UsageError(
             "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
             "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."

@@ -137,7 +137,8 @@ def _kept_of(earlier: Split, split: Split) -> np.ndarray[Any, Any]:
 def forgotten_tests(folder: Path, test: Split) -> Split | None:
     """Return the test split of the run in a folder; None where it has none, or one of other test data."""
     file = folder / TEST_SPLIT
-    if not file.exists() or read_json(file).get("samples") != len(test.samples):
+    content = read_json(file) if file.exists() else {}
+    if isinstance(content, dict) and content.get("samples") != len(test.samples):
         return None
     return Split.load(file, test.samples)
 

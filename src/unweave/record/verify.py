@@ -19,7 +19,8 @@ from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
 from unweave.split import Split
 
-TOLERANCE = 1e-3
+TOLERANCE = {"bfloat16": 0.03}  # another device rounds otherwise
+CLOSE = 1e-3  # in float32
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,14 @@ def check_forget(
     return Check(name, True, f"all {len(leaves)} have the content that the request had")
 
 
-def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float = TOLERANCE) -> Check:
+def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float | None = None) -> Check:
     """Check that numbers computed again are those of the record, and name the one that is furthest off.
 
     One that the record lacks is off, too. What was not computed again, such as the values before where the original was
-    not given, is not compared.
+    not given, is not compared. The ``tolerance`` is by default that of the precision in which they were computed.
     """
+    if tolerance is None:
+        tolerance = TOLERANCE.get(str(record["scores"].get("precision")), CLOSE)
     found = list(_again(record, scores))
     off = [
         (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
@@ -190,7 +193,8 @@ def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
         if not (folder / name).exists():
             continue
         content = plain(read_json(folder / name))
-        other = sorted(key for key, entry in section.items() if content.get(key) != entry)
+        there = content if isinstance(content, dict) else {}
+        other = sorted(key for key, entry in section.items() if there.get(key) != entry)
         found.append(Check(name, not other, f"says otherwise: {_some(other)}" if other else "says the same"))
     return found
 
