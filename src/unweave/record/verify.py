@@ -19,8 +19,7 @@ from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
 from unweave.split import Split
 
-TOLERANCE = {"bfloat16": 0.03}  # another device rounds otherwise
-CLOSE = 1e-3  # in float32
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float 
     not given, is not compared. The ``tolerance`` is by default that of the precision in which they were computed.
     """
     if tolerance is None:
-        tolerance = TOLERANCE.get(str(record["scores"].get("precision")), CLOSE)
+        tolerance = TOLERANCE.get(str(record["scores"].get("precision")), TOLERANCE["float32"])
     found = list(_again(record, scores))
     off = [
         (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
