@@ -9,8 +9,9 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
-from unweave.data import READINGS, Samples, labels_of
+from unweave.data import READINGS, Samples
 from unweave.devices import pick_device
+from unweave.labels import labels_of
 
 CPU = torch.device("cpu")
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from unweave import Result, Split, UsageError, evaluate, unlearn
 from unweave.benchmarks import Benchmark, Task, find_benchmark
-from unweave.data import Data
 from unweave.engine import Workbench
 from unweave.evaluation import predict
+from unweave.labels import Data
 from unweave.losses import cross_entropy, squared_wasserstein
 from unweave.methods import Method, find_method
 from unweave.methods.reference import reference_losses

@@ -8,24 +8,23 @@ mapping of tensors with a ``"labels"`` entry. A batch is what the model is train
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-import numpy as np
 import psutil
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from unweave import exchange, processes
+from unweave.columns import Columns, as_dataset, label_column, stacked
 from unweave.errors import UsageError, unknown
+from unweave.labels import Data, as_labels, class_labels, labels_of, require_known_labels
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
 from unweave.padding import token_lengths, trimmed
 from unweave.randomness import own_random_numbers, seed_host
-from unweave.trees import byte_size, has_one_each, map_tensors, same
+from unweave.trees import byte_size, has_one_each, same
 
-Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
 KeepData = Literal["auto", "device", "host"]
 READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
@@ -58,66 +57,6 @@ class Batch:
         return Batch(rows=self.rows, data=data, part=self.part)
 
 
-def labels_of(data: Data) -> Tensor:
-    """Return the labels of a batch.
-
-    >>> labels_of((torch.zeros(2, 3), torch.tensor([1, 0])))
-    tensor([1, 0])
-    """
-    labels: Any
-    if isinstance(data, Mapping):
-        if "labels" not in data:
-            raise UsageError(f"A mapping batch needs the key 'labels'; it has {sorted(data)}.")
-        labels = data["labels"]
-    elif isinstance(data, Sequence) and len(data) == 2:
-        labels = data[1]
-    else:
-        raise UsageError(
-            f"A sample must be a pair (inputs, labels) or a mapping with 'labels', not {type(data).__name__}."
-        )
-    return _as_labels(labels)
-
-
-def _as_labels(labels: Any) -> Tensor:
-    try:
-        return torch.as_tensor(labels)
-    except (TypeError, ValueError, RuntimeError) as error:
-        kind = type(labels[0]).__name__ if isinstance(labels, Sequence | np.ndarray) and len(labels) else type(labels)
-        raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {kind}.") from error
-
-
-def class_labels(labels: Tensor) -> Tensor:
-    """Return labels of any whole-number type, or of yes and no, as torch wants the numbers of classes.
-
-    >>> class_labels(torch.tensor([True, False]))
-    tensor([1, 0])
-    """
-    if labels.is_floating_point() or labels.is_complex() or labels.ndim != 1:
-        raise UsageError(f"Labels must be one integer per sample, not {labels.dtype} of shape {tuple(labels.shape)}.")
-    return labels.long()
-
-
-def require_classes(classes: int) -> None:
-    """Refuse a model with a single output, as some make for two classes."""
-    if classes < 2:
-        raise UsageError(
-            "The model gives one number per sample, and one for each class is needed: two outputs for two classes."
-        )
-
-
-def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
-    """Refuse labels that a model with so many classes has no logit for."""
-    labels = class_labels(labels)
-    bad = ((labels < 0) | (labels >= classes)).nonzero()
-    if len(bad):
-        require_classes(classes)
-        place = int(bad[0])
-        raise UsageError(
-            f"Sample {int(rows[place])} has the label {int(labels[place])}, but the model has "
-            f"{classes} classes (0 to {classes - 1})."
-        )
-
-
 class Samples:
     """Uniform access to a data set: its size, its labels, and batches by position.
 
@@ -134,8 +73,8 @@ class Samples:
     """
 
     def __init__(self, dataset: Any, *, collate: Collate | None = None) -> None:
-        self.dataset = _as_dataset(dataset)
-        self.collate = collate or _collate
+        self.dataset = as_dataset(dataset)
+        self.collate = collate or stacked
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self._labels: Tensor | None = None
@@ -148,7 +87,7 @@ class Samples:
 
     def read(self, rows: Tensor) -> Data:
         """Return a batch as the data set gives it, on the CPU."""
-        if isinstance(self.dataset, _Columns):
+        if isinstance(self.dataset, Columns):
             return self.dataset.batch(rows)
         positions = rows.tolist()
         many = getattr(self.dataset, "__getitems__", None)
@@ -170,11 +109,11 @@ class Samples:
     def labels(self) -> Tensor:
         """Return the training label of every sample, reading each sample once at most."""
         if self._labels is None:
-            if isinstance(self.dataset, _Columns):
+            if isinstance(self.dataset, Columns):
                 self._labels = labels_of(self.dataset.batch(torch.arange(len(self))))
-            elif (column := _label_column(self.dataset)) is not None:
+            elif (column := label_column(self.dataset)) is not None:
                 only = self.dataset.select_columns([column]).with_format("numpy")
-                self._labels = _as_labels(only[:][column])
+                self._labels = as_labels(only[:][column])
             else:
                 with own_random_numbers():  # a transform may draw from the global generators
                     every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
@@ -184,7 +123,7 @@ class Samples:
 
     def varies(self, rows: Tensor) -> bool:
         """Tell whether reading a sample twice can give two results (random transforms)."""
-        if isinstance(self.dataset, _Columns):
+        if isinstance(self.dataset, Columns):
             return False
         if not self._varies:
             most = FURTHER if self._steady else READINGS
@@ -280,7 +219,7 @@ class Samples:
         return None if self.keep_data == "host" else self._shelves.get(device)
 
     def _workers(self, device: torch.device) -> int:
-        if isinstance(self.dataset, _Columns):  # indexing whole tensors is faster than any process
+        if isinstance(self.dataset, Columns):  # indexing whole tensors is faster than any process
             return 0
         return worker_count(device, self.dataset, self.collate) if self.workers is None else self.workers
 
@@ -288,92 +227,8 @@ class Samples:
         one = self.read(rows[:1].cpu())
         if not has_one_each(one, 1) or (self.keep_data == "auto" and byte_size(one) * len(self) > _room(device)):
             return None
-        whole = self.dataset.data if isinstance(self.dataset, _Columns) else None
+        whole = self.dataset.data if isinstance(self.dataset, Columns) else None
         return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))
-
-
-class _Columns:
-    """A data set made of whole tensors: a pair (inputs, labels) or a mapping."""
-
-    def __init__(self, data: Data) -> None:
-        self.data = data
-        lengths = {len(column) for column in (data.values() if isinstance(data, Mapping) else data)}
-        if len(lengths) != 1:
-            raise UsageError(f"All tensors must have the same length; these have {sorted(lengths)}.")
-        self.length = lengths.pop()
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, position: int) -> Any:
-        return map_tensors(lambda tensor: tensor[position], self.data)
-
-    def batch(self, rows: Tensor) -> Data:
-        data: Data = map_tensors(lambda tensor: tensor[rows.to(tensor.device)], self.data)
-        return data
-
-
-def _as_dataset(data: Any) -> Any:
-    if isinstance(data, IterableDataset):
-        raise UsageError("An iterable data set has no positions. Pass a map-style data set.")
-    if isinstance(data, TensorDataset):
-        if len(data.tensors) != 2:
-            raise UsageError(
-                f"A TensorDataset must hold two tensors, inputs and labels; this one holds {len(data.tensors)}. For "
-                "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
-            )
-        data = data.tensors
-    if isinstance(data, tuple | list) and len(data) == 2 and _are_columns(data):
-        return _Columns((_tensor("inputs", data[0]), _as_labels(data[1])))
-    if isinstance(data, Mapping) and _are_columns([*data.values()]):
-        columns = {name: _tensor(name, column) for name, column in data.items() if name != "labels"}
-        return _Columns({**columns, "labels": labels_of(data)})
-    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
-        raise UsageError(
-            f"A data set needs len() and indexing; {type(data).__name__} has not both. Pass a map-style torch "
-            "data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
-        )
-    return data
-
-
-def _are_columns(data: Sequence[Any]) -> bool:
-    """Tell whether these are whole columns: tensors or arrays, of which one may be a list, as labels often are."""
-    whole = [isinstance(column, Tensor | np.ndarray) for column in data]
-    return any(whole) and all(is_whole or isinstance(c, list) for is_whole, c in zip(whole, data, strict=True))
-
-
-def _label_column(dataset: Any) -> str | None:
-    """Hugging Face data sets hold labels in a column that is read without decoding the inputs."""
-    names = getattr(dataset, "column_names", None)
-    if not isinstance(names, list) or getattr(dataset, "format", {}).get("type") == "custom":
-        return None
-    return next((name for name in ("labels", "label") if name in names), None)
-
-
-def _collate(samples: list[Any]) -> Any:
-    """Stack samples; in mappings, call ``label`` ``labels`` and leave text out, as Hugging Face collators do."""
-    if isinstance(samples[0], Mapping):
-        names = [name for name, value in samples[0].items() if not isinstance(value, str | bytes)]
-        samples = [
-            {"labels" if name == "label" else name: _tensor(name, sample[name]) for name in names} for sample in samples
-        ]
-    try:
-        return default_collate(samples)
-    except (RuntimeError, TypeError) as error:
-        raise UsageError(
-            f"The samples cannot be stacked into a batch ({error}). Give every sample one shape with a "
-            "transform, or pass collate= to Split (for text: the tokenizer's padding collator)."
-        ) from error
-
-
-def _tensor(name: str, value: Any) -> Any:
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"Column {name!r} holds {type(value).__name__}, which is no tensor. Convert it with a transform "
-            "(for images: to a tensor) or remove the column."
-        ) from error
 
 
 def _room(device: torch.device) -> int:

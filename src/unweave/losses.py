@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import Data, class_labels, labels_of
 from unweave.errors import UsageError
+from unweave.labels import Data, class_labels, labels_of
 from unweave.trees import tensors_of
 
 Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]

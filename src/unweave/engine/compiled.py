@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Data
 from unweave.engine.folding import compile_folded
 from unweave.errors import RunWarning, UsageError
 from unweave.files import Lock
+from unweave.labels import Data
 from unweave.trees import map_tensors, tensors_of
 
 Compile = Literal["auto", "on", "off"]

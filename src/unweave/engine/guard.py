@@ -22,11 +22,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from unweave import exchange, processes
-from unweave.data import Batch, labels_of, require_known_labels
+from unweave.data import Batch
 from unweave.devices import reading
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
+from unweave.labels import labels_of, require_known_labels
 from unweave.losses import require_one_each, try_on
 from unweave.settings import Settings, setting
 from unweave.sharding import collected

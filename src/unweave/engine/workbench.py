@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave import exchange, sharding
-from unweave.data import Batch, Data, labels_of, require_classes, require_known_labels
+from unweave.data import Batch
 from unweave.devices import reading
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiled import Compile, Forwards
@@ -32,6 +32,7 @@ from unweave.engine.precision import (
 )
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
+from unweave.labels import Data, labels_of, require_classes, require_known_labels
 from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
 from unweave.projection import Gradient
 from unweave.split import Split

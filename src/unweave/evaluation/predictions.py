@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unweave import exchange, processes
-from unweave.data import Batch, Samples, require_known_labels
+from unweave.data import Batch, Samples
 from unweave.devices import pick_device, reading
 from unweave.engine.precision import (
     Precision,
@@ -26,6 +26,7 @@ from unweave.engine.precision import (
     resolve_precision,
 )
 from unweave.errors import RunError
+from unweave.labels import require_known_labels
 from unweave.losses import try_on
 from unweave.split import SUBSETS, Split
 

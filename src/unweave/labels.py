@@ -1,0 +1,75 @@
+"""The labels of a batch: whole numbers, the classes from 0 on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unweave.errors import UsageError
+
+Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"  # what the model is trained on: a pair, or with "labels"
+
+
+def labels_of(data: Data) -> Tensor:
+    """Return the labels of a batch.
+
+    >>> labels_of((torch.zeros(2, 3), torch.tensor([1, 0])))
+    tensor([1, 0])
+    """
+    labels: Any
+    if isinstance(data, Mapping):
+        if "labels" not in data:
+            raise UsageError(f"A mapping batch needs the key 'labels'; it has {sorted(data)}.")
+        labels = data["labels"]
+    elif isinstance(data, Sequence) and len(data) == 2:
+        labels = data[1]
+    else:
+        raise UsageError(
+            f"A sample must be a pair (inputs, labels) or a mapping with 'labels', not {type(data).__name__}."
+        )
+    return as_labels(labels)
+
+
+def as_labels(labels: Any) -> Tensor:
+    """Return labels as a tensor, or say what they are instead of numbers."""
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(labels[0]).__name__ if isinstance(labels, Sequence | np.ndarray) and len(labels) else type(labels)
+        raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {kind}.") from error
+
+
+def class_labels(labels: Tensor) -> Tensor:
+    """Return labels of any whole-number type, or of yes and no, as torch wants the numbers of classes.
+
+    >>> class_labels(torch.tensor([True, False]))
+    tensor([1, 0])
+    """
+    if labels.is_floating_point() or labels.is_complex() or labels.ndim != 1:
+        raise UsageError(f"Labels must be one integer per sample, not {labels.dtype} of shape {tuple(labels.shape)}.")
+    return labels.long()
+
+
+def require_classes(classes: int) -> None:
+    """Refuse a model with a single output, as some make for two classes."""
+    if classes < 2:
+        raise UsageError(
+            "The model gives one number per sample, and one for each class is needed: two outputs for two classes."
+        )
+
+
+def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
+    """Refuse labels that a model with so many classes has no logit for."""
+    labels = class_labels(labels)
+    bad = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(bad):
+        require_classes(classes)
+        place = int(bad[0])
+        raise UsageError(
+            f"Sample {int(rows[place])} has the label {int(labels[place])}, but the model has "
+            f"{classes} classes (0 to {classes - 1})."
+        )
