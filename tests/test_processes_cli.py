@@ -54,12 +54,17 @@ def test_a_run_survives_the_death_of_a_process_and_ends_as_in_one(folder):
     while not list(folder.glob("together.unfinished/checkpoints/00-0000000[3-9].json")):
         assert killed.poll() is None, killed.communicate()
         time.sleep(0.005)
-    (second,) = [p for p in psutil.Process(killed.pid).children(recursive=True) if p.environ().get("RANK") == "1"]
-    second.kill()
+    launcher = psutil.Process(killed.pid)
+    ranks = {child.environ().get("RANK"): child for child in launcher.children(recursive=True)}
+    launcher.suspend()  # or it might end the first process before that has heard of the second's death
+    ranks["1"].kill()
     began = time.monotonic()
+    while ranks["0"].status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
+    launcher.resume()
     code, _, errors = finish(killed)
     assert code == 1
-    assert time.monotonic() - began < 60
     assert errors.count("unweave: Another of the 2 processes of this run ended") == 1
     assert (folder / "together.unfinished").is_dir()
 
