@@ -20,7 +20,8 @@ from unweave.study.store import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, GALLERY = ROOT / "results" / "digits" / "all", ROOT / "docs" / "gallery" / "digits"
-PUBLISHED = sorted(path.parents[1].name for path in ROOT.glob("results/*/all/results.parquet"))
+STUDIES = sorted(path.parent.relative_to(ROOT / "results").as_posix() for path in ROOT.glob("results/**/study.json"))
+PAGES = {name: ROOT / "docs" / "gallery" / name.removesuffix("/all").replace("/", "-") for name in STUDIES}
 COMPARED = sorted(f"{path.parent.name}/{path.name}" for path in ROOT.glob("results/*/each*"))
 pytestmark = pytest.mark.skipif(not RESULTS.exists(), reason="a source distribution holds no results")
 
@@ -35,21 +36,22 @@ def test_the_numbers_say_where_they_come_from():
     assert set(json.loads((RESULTS / "study.json").read_text())["presets"]) == set(PRESETS)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_published_study_says_where_it_comes_from(name):
-    for start in json.loads((ROOT / "results" / name / "all" / "provenance.json").read_text())["runs"]:
-        assert start["command"].startswith("unweave study")
+    for start in json.loads((ROOT / "results" / name / "provenance.json").read_text())["runs"]:
+        assert start["command"].startswith("unweave ")
+        assert " /" not in start["command"], "a folder of one machine"
         assert len(start["commit"]) == 40, "of a tree without changes"
         assert start["hardware"]["device"]
         assert start["versions"]["torch"]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if (page / "index.html").exists()])
 def test_the_gallery_shows_these_numbers(name):
-    frame = pd.read_parquet(ROOT / "results" / name / "all" / "results.parquet")
+    frame = pd.read_parquet(ROOT / "results" / name / "results.parquet")
     accuracy = frame[(frame.metric == "accuracy") & (frame.subset != "")]
     means = accuracy.groupby(["method", "profile", "variant", "split", "subset"]).value.mean()
-    gallery = ROOT / "docs" / "gallery" / name
+    gallery = PAGES[name]
     shown = pd.read_csv(gallery / "tables" / "accuracy.csv", keep_default_na=False)
     shown = shown[shown.train_forget_accuracy_mean != ""]
     assert {(row.method, row.profile, row.variant) for row in shown.itertuples()} == {key[:3] for key in means.index}
@@ -81,6 +83,7 @@ def test_a_comparison_shows_these_numbers(name):
         ("README.md", ["digits"]),
         ("README.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["cifar100-resnet18/tuned"]),
         ("docs/results.md", ["cifar100-resnet18", "--variants"]),
         ("docs/results.md", ["cifar100-resnet18-bee", "--variants"]),
         ("docs/results.md", ["clinc150"]),

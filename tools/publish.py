@@ -1,7 +1,9 @@
 """Put a study where it is committed: `python tools/publish.py STUDY NAME`, or `make gallery` for the digits.
 
 The report, beside the paper's numbers, goes to docs/gallery/NAME with a photograph of its page (if chromium is there),
-the numbers and where they come from to results/NAME/all. The study's own folder stays as it is, so that it can go on.
+the numbers and where they come from to results/NAME/all. `python tools/publish.py STUDY NAME/PART` puts a further study
+of the benchmark beside them, to docs/gallery/NAME-PART and results/NAME/PART. The study's own folder stays as it is, so
+that it can go on.
 
 `python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
 numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART. With `--add METHODS`, only
@@ -55,11 +57,12 @@ def picture(page: Path, target: Path) -> None:
 def publish(study: Path, name: str) -> None:
     """Report, copy, photograph."""
     subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
-    shutil.rmtree(GALLERY / name, ignore_errors=True)
-    shutil.copytree(study / "report", GALLERY / name, ignore=shutil.ignore_patterns("*.svg"))
-    copy_numbers(study, RESULTS / name / "all")
+    numbers, page = RESULTS / (name if "/" in name else f"{name}/all"), GALLERY / name.replace("/", "-")
+    shutil.rmtree(page, ignore_errors=True)
+    shutil.copytree(study / "report", page, ignore=shutil.ignore_patterns("*.svg"))
+    copy_numbers(study, numbers)
     if shutil.which("chromium"):
-        picture(GALLERY / name / "index.html", GALLERY / f"{name}.png")
+        picture(page / "index.html", page.with_name(f"{page.name}.png"))
 
 
 def publish_comparison(studies: Path, name: str, *, added: Sequence[str] = ()) -> None:
@@ -95,7 +98,7 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
         raise SystemExit(f"{study} has no rows of {', '.join(sorted(missing))}.")
     kept = old.filter(compute.invert(compute.is_in(old["method"], chosen)))
     rows = pyarrow.concat_tables([kept, new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)])
-    pq.write_table(rows, target / "results.parquet")
+    pq.write_table(rows.sort_by("method"), target / "results.parquet")  # stable: as a study writes them
     before, after = (json.loads(_without_folders(folder)) for folder in (target, study))
     content = {**before, "runs": [*before["runs"], *after["runs"]]}
     (target / "provenance.json").write_text(json.dumps(content, indent=2) + "\n")
@@ -103,7 +106,8 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
 
 def _without_folders(study: Path) -> str:
     """Return where a study comes from without the folders of one machine."""
-    return re.sub(r"--data \S+?(?=[ \"])", "--data DATA", (study / "provenance.json").read_text())
+    named = re.sub(r"--data \S+?(?=[ \"])", "--data DATA", (study / "provenance.json").read_text())
+    return re.sub(r"(--(?:out|originals) )/(?:[^/ \"]*/)*", r"\1", named)
 
 
 def copy_numbers(study: Path, target: Path) -> None:

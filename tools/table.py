@@ -1,8 +1,9 @@
 """Print the main table of a published study, the paper's numbers in brackets: `python tools/table.py NAME`.
 
-With ``--variants``: the method's variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned
-and the settings that come with the package. `python tools/table.py --overview`: every benchmark in a line. README.md,
-docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
+NAME/PART is a further study of the benchmark, such as one with tuned settings. With ``--variants``: the method's
+variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned and the settings that come with
+the package. `python tools/table.py --overview`: every benchmark in a line. README.md, docs/results.md and
+docs/tuning.md hold the output word for word; a test compares them.
 """
 
 from __future__ import annotations
@@ -42,17 +43,18 @@ def table(name: str) -> str:
     A method that was run with several profiles has a row for each. Variants of two-stage have a table of their own
     where they answer a named study's question.
     """
-    frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
-    apart = json.loads((RESULTS / name / "all" / "study.json").read_text())["presets"]
+    study = RESULTS / (name if "/" in name else f"{name}/all")
+    frame = pd.read_parquet(study / "results.parquet")
+    apart = json.loads((study / "study.json").read_text())["presets"]
     found = frame[frame.metric == "accuracy"]
     if apart:
         found = found[(found.variant == "") | (found.method != "two-stage")]
     grouped = found.groupby(["method", "profile", "variant", "split", "subset"]).value
     means, deviations, seeds = grouped.mean(), grouped.std(), grouped.count()
-    paper = counterpart(name)
+    paper = counterpart(name.partition("/")[0])
     printed = {row.method: row.values for row in reversed(printed_rows(paper)) if not row.settings} if paper else {}
     rows = {Group(row.method, row.profile, row.variant) for row in found.itertuples()}
-    for path in (RESULTS / name / "all" / "failed").glob("*.json"):
+    for path in (study / "failed").glob("*.json"):
         cell = json.loads(path.read_text())
         rows.add(Group(cell["method"], cell["profile"], cell["variant"]))
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
