@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 
-from unweave import Split, unlearn
+from unweave import Split, evaluate, unlearn
+from unweave.engine import Workbench
+from unweave.methods import find_method
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -67,3 +72,35 @@ def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
 def test_a_model_without_an_adapter_has_none_to_save(tmp_path):
     unlearn(base(), split(), "original", out=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "adapter").exists()
+
+
+def test_unweave_forgets_and_keeps_by_an_adapter_with_its_defaults(digits):
+    """Adapters begin at zero: steps that were measured by them alone lost half of the neighbours."""
+    benchmark, task, original = digits
+    layers = [name for name, module in original.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    torch.manual_seed(0)
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=layers)
+    model = peft.get_peft_model(copy.deepcopy(original), config).eval()
+    own = benchmark.settings_for(find_method("unweave"), None)
+    result = unlearn(model, task.train, "unweave", seed=0, device="cpu", progress=False, **own)
+    found = evaluate(result.model, task.train, task.test, questions=(), resamples=0, device="cpu")
+    assert found["train"]["forget"]["accuracy"] <= 0.005
+    for subset in ("adjacent", "remote"):
+        assert found["train"][subset]["accuracy"] >= 0.95
+        assert found["test"][subset]["accuracy"] >= 0.92
+
+
+def test_steps_are_measured_by_the_layers_of_trained_adapters():
+    model = adapted()
+    named = dict(model.named_parameters())
+    layers = {name for name in named if ".base_layer." in name}
+    trained = {name for name in named if is_adapter(name)}
+    bench = Workbench(model, split(), device=torch.device("cpu"))
+    found = {weight.data_ptr() for weight in bench.changed_weights()}
+    assert found == {named[name].data_ptr() for name in layers | trained}
+    for name in trained:
+        if "lora_" in name:
+            named[name].requires_grad_(False)
+    bench = Workbench(model, split(), device=torch.device("cpu"))
+    found = {weight.data_ptr() for weight in bench.changed_weights()}
+    assert found == {named[name].data_ptr() for name in trained if "modules_to_save" in name}

@@ -214,6 +214,19 @@ class Workbench:
 
     # Gradients
 
+    def changed_weights(self) -> list[Tensor]:
+        """Return the trained weights, and those that a trained adapter, such as LoRA's, is added to.
+
+        Steps that are measured by the weights are measured by these: an adapter begins at zero, and how much it changes
+        is seen beside the layer that it belongs to. Weights that are no floating-point numbers are left out.
+        """
+        weights: list[Tensor] = list(self.parameters)
+        for module in self.model.modules():
+            base = getattr(module, "base_layer", None)  # so peft calls it
+            if isinstance(base, nn.Module) and any(parameter.requires_grad for parameter in module.parameters()):
+                weights += [w for w in base.parameters() if w.is_floating_point() and not w.requires_grad]
+        return [weight.detach() for weight in weights]
+
     def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
         """Return the gradient of the sum of the objectives over all processes, one tensor per trainable parameter.
 

@@ -52,6 +52,9 @@ velocity, λ, is what makes η uncritical: just after something was forgotten gr
 alone would throw the weights far off (``docs/what-we-tried.md``). Remote data is an objective, not a direction to
 avoid, so a loss that rose is pulled back.
 
+**What steps are measured by**: ‖θ₀‖ is the length of the trained weights at the start and, where an adapter such as
+LoRA's is trained, which begins at zero, of the weights that it is added to.
+
 **Trust.** A first step of full length can destroy remote data beyond repair, for the gradient of S holds only nearby.
 So a restoring step has the share q of its longest length. q begins at 1/64; with the remote loss no more than κ log n
 above that of the first step it doubles, up to 1, and else it halves: forgetting waits until what it broke is repaired.
@@ -217,7 +220,7 @@ class Constrained(Phase):
                 unseen = averaged_quantiles(unseen, count)
             self.aims = (1 - self.dial) * unseen + self.dial * self.aims
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in bench.parameters]
-        self.length = _length([parameter.detach() for parameter in bench.parameters])
+        self.length = _length(bench.changed_weights())
         self.trust = torch.tensor(FIRST_TRUST, dtype=torch.float64, device=bench.device)
         self.remote_loss = torch.tensor(math.inf, dtype=torch.float64, device=bench.device)  # the first step's
 
