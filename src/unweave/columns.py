@@ -78,7 +78,8 @@ def label_column(dataset: Any) -> str | None:
 def stacked(samples: list[Any]) -> Any:
     """Stack samples; in mappings, call ``label`` ``labels`` and leave text out, as Hugging Face collators do."""
     if isinstance(samples[0], Mapping):
-        names = [name for name, value in samples[0].items() if not isinstance(value, str | bytes)]
+        named = ("label", "labels")  # texts there are refused as labels, not left out
+        names = [name for name, value in samples[0].items() if name in named or not isinstance(value, str | bytes)]
         samples = [
             {"labels" if name == "label" else name: _tensor(name, sample[name]) for name in names} for sample in samples
         ]
@@ -92,6 +93,8 @@ def stacked(samples: list[Any]) -> Any:
 
 
 def _tensor(name: str, value: Any) -> Any:
+    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
+        value = value.copy()  # torch has no negative strides
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -21,12 +21,13 @@ from unweave.columns import Columns, as_dataset, label_column, stacked
 from unweave.errors import UsageError, unknown
 from unweave.labels import Data, as_labels, class_labels, labels_of, require_known_labels
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
-from unweave.padding import token_lengths, trimmed
+from unweave.padding import agree, token_lengths, trimmed
 from unweave.randomness import own_random_numbers, seed_host
-from unweave.trees import byte_size, has_one_each, same
+from unweave.trees import byte_size, has_one_each, same, shapes
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 KeepData = Literal["auto", "device", "host"]
+FEW = 16  # samples, of which the shortest tells whether a model needs the padding
 READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
 
 
@@ -66,7 +67,9 @@ class Samples:
     same either way. Only positions that were asked for are ever read.
 
     ``keep_data`` overrides the choice: ``"device"`` keeps what never varies whatever its size, ``"host"`` keeps
-    nothing. ``workers`` is the number of reading processes of each stream of batches; None chooses.
+    nothing. ``workers`` is the number of reading processes of each stream of batches; None chooses. ``cut_padding``
+    says whether batches of tokens are cut to their longest sentence; None tries out whether that makes a difference to
+    the model, as it does to one that does not look at the attention mask.
 
     >>> samples = Samples((torch.zeros(4, 3, 2, 2, dtype=torch.uint8), torch.arange(4)))
     >>> samples.keep_data = "host"
@@ -77,6 +80,7 @@ class Samples:
         self.collate = collate or stacked
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
+        self.cut_padding: bool | None = None
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies = False
@@ -111,7 +115,7 @@ class Samples:
         if self._labels is None:
             if isinstance(self.dataset, Columns):
                 self._labels = labels_of(self.dataset.batch(torch.arange(len(self))))
-            elif (column := label_column(self.dataset)) is not None:
+            elif self.collate is stacked and (column := label_column(self.dataset)) is not None:
                 only = self.dataset.select_columns([column]).with_format("numpy")
                 self._labels = as_labels(only[:][column])
             else:
@@ -173,7 +177,27 @@ class Samples:
     def token_lengths(self, device: torch.device) -> Tensor | None:
         """Return the number of tokens of every sample, on the host, where samples with padding are kept."""
         shelf = self._shelf(device)
-        return None if shelf is None else shelf.lengths
+        return None if shelf is None or self.cut_padding is False else shelf.lengths
+
+    def settle_padding(self, run: Callable[[Data], Tensor], rows: Tensor, device: torch.device) -> None:
+        """Find out whether a model says the same of a sample without its padding, if that was not settled before.
+
+        ``run`` returns what the model says of a batch on the device.
+        """
+        if self.cut_padding is not None or len(rows) == 0:
+            return
+        some = rows.cpu()[torch.linspace(0, len(rows) - 1, min(FEW, len(rows))).long()]
+        with own_random_numbers():  # a transform may draw from the global generators
+            read = [(row, token_lengths(self.read(row[None]))) for row in some]
+        found = [(int(lengths), int(row)) for row, lengths in read if lengths is not None]
+        if not found:
+            self.cut_padding = True  # there is none
+            return
+        length, row = min(found)
+        whole = self.read(torch.tensor([row]))
+        cut = trimmed(whole, length)
+        if shapes(whole) != shapes(cut):
+            self.cut_padding = agree(run, to_device(whole, device), to_device(cut, device))
 
     def batch(
         self,
@@ -211,7 +235,7 @@ class Samples:
     def _arrived(self, rows: Tensor, data: Data, device: torch.device, classes: int | None) -> Batch:
         if classes is not None:
             require_known_labels(labels_of(data), rows, classes)
-        if (lengths := token_lengths(data)) is not None:
+        if self.cut_padding is not False and (lengths := token_lengths(data)) is not None:
             data = trimmed(data, int(lengths.max()))
         return Batch(rows=to_device(rows, device), data=to_device(data, device))
 

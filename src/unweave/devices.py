@@ -12,14 +12,22 @@ from unweave import processes
 from unweave.errors import UsageError
 from unweave.randomness import own_random_numbers, seed_everything
 
+MOST = 1 << 22  # numbers of a buffer that is put back as it was: larger ones hold weights, not statistics
+
 
 @contextmanager
 def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Put the model in evaluation mode on the device, without gradients, and back afterwards.
 
     What is seen depends on no state of the caller's: random transforms repeat themselves, and the caller's generators
-    are left as they were.
+    are left as they were. So are buffers that a model writes even in evaluation mode, such as a counter.
     """
+    written = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if buffer.numel() <= MOST
+    ]
     modes = [(module, module.training) for module in model.modules()]
     first = next(iter(model.parameters()), None)
     home = first.device if first is not None else device
@@ -30,6 +38,9 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
             yield
     finally:
         model.to(home)
+        for module, name, buffer, value in written:
+            buffer.data = value
+            module._buffers[name] = buffer
         for module, mode in modes:
             module.training = mode
 

@@ -48,6 +48,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     UsageError("There is no method 'two-stge'. Did you mean 'two-stage'? Known: ft, two-stage.")
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"There is no {kind} {name!r}.{hint} Known: {', '.join(names)}.")

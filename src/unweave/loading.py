@@ -34,8 +34,7 @@ class Shelf:
         self.lengths: Tensor | None = token_lengths(whole)  # on the host too: a batch is cut without asking the device
         if whole is not None:  # already tensors: move them as they are
             self.data = to_device(whole, device)
-            _require_finite(self.data, torch.arange(count))
-            self.there[:] = True
+            self.there = _are_finite(self.data, count).cpu()  # others are read, and refused, if they are asked for
 
     def add(self, rows: Tensor) -> bool:
         """Read what is not here yet; tell whether samples have one shape, so that they can be kept."""
@@ -50,7 +49,7 @@ class Shelf:
             if self.data is None:
                 self.data = map_tensors(self._room, data)
                 self.lengths = None if lengths is None else torch.zeros(self.count, dtype=lengths.dtype)
-            if shapes(data) != shapes(self.data):
+            if shapes(data) != shapes(self.data) or _types(data) != _types(self.data):
                 return False
             _require_finite(data, chunk)
             places = to_device(chunk, self.device)
@@ -171,13 +170,23 @@ def to_device(data: Any, device: torch.device) -> Any:
     return map_tensors(copy, data)
 
 
+def _types(data: Any) -> list[torch.dtype]:
+    return [tensor.dtype for tensor in tensors_of(data)]
+
+
+def _are_finite(data: Any, count: int) -> Tensor:
+    """Tell of each sample whether all of its numbers are finite."""
+    whole = [tensor for tensor in tensors_of(data) if tensor.is_floating_point()]
+    fine = torch.ones(count, dtype=torch.bool, device=whole[0].device if whole else None)
+    for tensor in whole:
+        fine &= tensor.reshape(len(tensor), -1).isfinite().all(dim=1)
+    return fine
+
+
 def _require_finite(data: Any, rows: Tensor) -> None:
-    for tensor in tensors_of(data):
-        if tensor.is_floating_point():
-            bad = ~tensor.reshape(len(tensor), -1).isfinite().all(dim=1)
-            if bad.any():
-                first = int(rows[int(bad.nonzero()[0])])
-                raise UsageError(
-                    f"{int(bad.sum())} samples hold NaN or infinite values (first: sample {first}). "
-                    "Repair or leave them out before unlearning."
-                )
+    bad = ~_are_finite(data, len(rows)).cpu()
+    if bad.any():
+        raise UsageError(
+            f"{int(bad.sum())} samples hold NaN or infinite values (first: sample {int(rows[bad][0])}). "
+            "Repair or leave them out before unlearning."
+        )

@@ -40,10 +40,10 @@ def features(
     mine = part.rows(rows) if part else rows
     samples.keep(mine, where)
     seen: list[Tensor] = []
-    order: list[nn.Linear] = []
+    order: list[tuple[nn.Module, Tensor]] = []
 
-    def note_order(module: nn.Module, _: Any, __: Any) -> None:
-        order.append(module)  # type: ignore[arg-type]
+    def note_order(module: nn.Module, _: Any, output: Tensor) -> None:
+        order.append((module, output))
 
     def note_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         seen.append(inputs[0].flatten(1).float().cpu())
@@ -51,11 +51,11 @@ def features(
     with reading(model, where):
         hooks = [m.register_forward_hook(note_order) for m in model.modules() if isinstance(m, nn.Linear)]
         try:
-            classes = logits(model, samples.batch(rows[:1], where).data).shape[1]
+            said = logits(model, samples.batch(rows[:1], where).data)
         finally:
             for hook in hooks:
                 hook.remove()
-        heads = [module for module in order if module.out_features == classes]
+        heads = [module for module, output in order if output.shape == said.shape and _alike(output, said)]
         if not heads:
             raise UsageError(
                 "The model has no linear layer whose outputs are its logits, so its penultimate features are "
@@ -71,6 +71,10 @@ def features(
     if not found.isfinite().all():
         raise UsageError("The model's features hold NaN or infinite values: check its weights and the data.")
     return found
+
+
+def _alike(output: Tensor, said: Tensor) -> bool:
+    return torch.allclose(output.float(), said.float(), rtol=1e-4, atol=1e-4)
 
 
 def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tuple[Tensor, Tensor]:

@@ -108,6 +108,7 @@ class OutputFolder:
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
         )
         self.lock: Lock | None = None
+        self.worked_out: nn.Module | None = None  # the model when all steps were taken, until it is saved
         processes.first(lambda: self._open(resume=resume))
         if not processes.everyone(self.work.is_dir()):
             if self.lock:
@@ -284,8 +285,11 @@ def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        good = error.good if isinstance(error, CollapseError) else None
-        kept = folder.abandon(good.weights if good else None) if folder else None
-        if kept and isinstance(error, RunError) and not isinstance(error, Stopped):
+        good = error.good.weights if isinstance(error, CollapseError) and error.good else None
+        worked_out = folder.worked_out if folder else None
+        kept = folder.abandon(worked_out.state_dict() if worked_out else good) if folder else None
+        if kept and worked_out and isinstance(error, UsageError | RunError):
+            error.args = (f"{error} All steps had been taken; the unlearned weights are in {kept}.",)
+        elif kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise

@@ -149,9 +149,10 @@ def unlearn(
 
     With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
     accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
-    for the scores. ``stop`` is asked after every step whether to leave; a run in a folder then raises `Stopped` and
-    can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the history
-    under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output folder).
+    for the scores. ``stop`` is asked after every step whether to leave; the run then raises `Stopped`, and one in
+    a folder can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the
+    history under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output
+    folder).
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
@@ -166,12 +167,8 @@ def unlearn(
     require_type("earlier", earlier, Sequence, "a list of the splits of earlier requests")
     require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_seed(seed)
-    _require_loss(loss)
-    if not torch.is_grad_enabled():
-        raise UsageError(
-            "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
-        )
     chosen = find_method(method)
+    _require_use(chosen, loss=loss, initial=initial, resume=resume, out=out)
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
@@ -179,7 +176,7 @@ def unlearn(
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     asked = Request.of(request, model, split, test, out)
-    if asked and judge is not None and judge != split:
+    if asked and _is_other(judge, split):
         raise UsageError("A record is about the split that was unlearned with. Leave judge= out, or request=.")
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
@@ -194,7 +191,7 @@ def unlearn(
         **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
         **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
-        **({"judged_on": judge.hash} if judge is not None and judge != split else {}),
+        **({"judged_on": judge.hash} if judge and _is_other(judge, split) else {}),
         **({"watch": asdict(watch)} if watch else {}),
         **({"request": asked.id} if asked else {}),
         **(about or {}),
@@ -203,7 +200,7 @@ def unlearn(
     phases = list(chosen.phases(configured))
     cut = sharding.is_wanted(shard)
     bench = Workbench(
-        model if cut else copy.deepcopy(model).to(where),
+        model if cut else _copied(model).to(where),
         split,
         device=where,
         loss=loss,
@@ -242,6 +239,7 @@ def unlearn(
         if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
             between = replace(between, model=bench.like(between.model))
         if folder:
+            folder.worked_out = None if bench.sharded else bench.model  # kept, should anything go wrong from here on
             scores = evaluate(
                 bench.model,
                 judge,
@@ -263,7 +261,6 @@ def unlearn(
                 record, private = record_files(
                     asked,
                     config=config,
-                    before=model,
                     after=result.model,
                     split=split,
                     test=test,
@@ -278,8 +275,48 @@ def unlearn(
     return result
 
 
+def _is_other(judge: Split | None, split: Split) -> bool:
+    """Tell whether scores are measured on something else: other rows, or other data under the same."""
+    return judge is not None and (judge != split or judge.samples is not split.samples)
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    state = model.state_dict()
+    if extra := [name for name, value in state.items() if not isinstance(value, torch.Tensor)]:
+        raise UsageError(
+            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
+            "back. Make what get_extra_state returns a tensor."
+        )
+    if any(tensor.is_meta for tensor in state.values()):
+        raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:  # of torch, where a tensor is the outcome of a computation
+        raise UsageError(
+            "The model cannot be copied, for it holds a tensor that came out of a computation with gradient: an "
+            "activation that it keeps, or the weights of torch.nn.utils.weight_norm (parametrizations.weight_norm can "
+            f"be copied). {str(error).partition('.')[0]}."
+        ) from error
+
+
+def _require_use(method: Method, *, loss: Any, initial: Any, resume: bool, out: Any) -> None:
+    """Refuse arguments that cannot be used, or would not be."""
+    _require_loss(loss)
+    if not torch.is_grad_enabled():
+        raise UsageError(
+            "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
+        )
+    if loss is not cross_entropy and not method.takes_loss:
+        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
+    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
+        raise UsageError("initial= must be a function that returns the model as it was before training.")
+    if resume and out is None:
+        raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
+
+
 def _require_loss(loss: Any) -> None:
-    if not callable(loss) or type(loss).__module__.startswith("torch.nn."):
+    where = loss.__module__ if hasattr(loss, "__name__") else type(loss).__module__
+    if not callable(loss) or str(where).startswith("torch."):
         raise UsageError(
             "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
             "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from unweave.errors import UsageError, unknown
 from unweave.search import Search
 
@@ -131,6 +133,8 @@ def _from_text(name: str, value: Any, kind: Any) -> Any:
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, np.generic):  # numbers of numpy are numbers
+        value = value.item()
     if choices := _choices(kind):
         if value not in choices or isinstance(value, bool):
             raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(map(str, choices))}.")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Collate, Samples
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, require_type, unknown
 from unweave.files import read_json, write_whole
 from unweave.forms import COUNT, LIST, TEXT, require_form
 from unweave.neighbours import Entanglement, adjacency_scores, entanglement, features
@@ -38,8 +38,9 @@ class Split:
     """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
 
     ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
-    mapping of tensors with ``"labels"``; nothing of it is copied. ``remote=None`` means every sample that is
-    in neither of the others. ``collate`` turns a list of samples into a batch (for text: a padding collator).
+    mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
+    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a list
+    of samples into a batch (for text: a padding collator).
     Empty subsets are refused unless ``allow_empty=True``, which suits test data that lacks one of them. ``forgotten``
     are samples that earlier requests already made the model forget: no kept data, and to stay forgotten (`after`).
     """
@@ -205,6 +206,7 @@ class Split:
         Split of 6 samples: 1 forget, 2 adjacent, 2 remote, 1 forgotten
         """
         for other in earlier:
+            require_type("earlier", other, Split, "made of splits")
             if len(other.samples) != len(self.samples):
                 raise UsageError(
                     f"An earlier split is of {len(other.samples)} samples, but this one of {len(self.samples)}. "
@@ -352,8 +354,10 @@ def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, 
     if callable(condition):
         try:
             return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
-        except TypeError as error:
-            raise UsageError(f"The {name} condition must be a function of one sample: {error}") from error
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"The {name} condition must be a function of one sample that says yes or no: {error}"
+            ) from error
     mask = np.asarray(condition)
     if mask.dtype.kind != "b" or mask.shape != (len(samples),):
         raise UsageError(

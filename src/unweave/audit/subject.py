@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from unweave.benchmarks import Benchmark, find_benchmark
+from unweave.benchmarks.networks import import_here
 from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
@@ -79,7 +80,21 @@ def load_subject(
             )
         model, train, test = _call(source)
         train, test = _other_splits(source, train, test, split=split, test_split=test_split)
-        return Subject(model=load_weights(model, path) if path else model, train=train, test=test)
+        if "split" in config and config["split"] != train.hash and split is None:
+            raise UsageError(f"{path} was made with another split than {source} returns. Give it with --split.")
+        by = find_method(method or config.get("method", "original"))
+        known = config.get("method") == by.name
+        settings = by.configure(config.get("settings", {}) if known else {}).to_dict()
+        between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
+        return Subject(
+            model=load_weights(model, path) if path else model,
+            train=train,
+            test=test,
+            method=by.name,
+            settings=settings,
+            seed=config.get("seed", 0),
+            before_stage2=between,
+        )
     if path is None:
         raise UsageError(
             "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
@@ -185,7 +200,7 @@ def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mappi
 def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
     module, colon, function = source.partition(":")
     try:
-        found = getattr(importlib.import_module(module), function)() if colon else None
+        found = getattr(import_here(module), function)() if colon else None
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"{source} cannot be called: {error}") from error
     kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -163,10 +165,18 @@ def need(module: str) -> Any:
         raise UsageError(f"This model needs the package {package}: pip install {package} ({error}).") from error
 
 
+def import_here(module: str) -> Any:
+    """Import a module of the user's, who has it in the current folder or installed."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:  # an installed command, other than `python -m`, does not look there
+        sys.path.append(here)
+    return importlib.import_module(module)
+
+
 def _call(source: str, classes: int) -> nn.Module:
     module, _, function = source.partition(":")
     try:
-        model = getattr(importlib.import_module(module), function)(classes)
+        model = getattr(import_here(module), function)(classes)
     except (ImportError, AttributeError, TypeError) as error:
         raise UsageError(f"The model {source!r} cannot be made: {error}") from error
     if not isinstance(model, nn.Module):

@@ -178,6 +178,8 @@ class Guard:
         """Return mean loss and, for cross-entropy, accuracy of the held samples of some subsets."""
         bench, found = self.bench, {}
         samples, device = bench.split.samples, bench.device
+        for subset in subsets:
+            bench.settle_padding(self.rows[subset])
         with reading(bench.model, device):
             for subset in subsets:
                 part, parts = processes.part_of(len(self.rows[subset])), []
@@ -216,11 +218,12 @@ class Guard:
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs to look in the same steps."""
-        return {"work": self._work_at_last_check, "checks": self.checks}
+        return {"work": self._work_at_last_check, "checks": self.checks, "forgotten": self._forgotten}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back what `state` gave."""
         self._work_at_last_check, self.checks = int(state["work"]), list(state["checks"])
+        self._forgotten = state.get("forgotten")
 
 
 def _some(rows: Tensor, count: int) -> Tensor:

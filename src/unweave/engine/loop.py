@@ -42,9 +42,9 @@ def run_phases(
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. Several
     processes (`unweave.processes`) take every step together; the first decides when to look, to save and to leave.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
-    to leave: then a checkpoint is written, and `Stopped` raised. A ``guard`` stops a run that destroys the model, with
-    a `CollapseError` that has the last good weights. ``tell`` gets the rows of the history as they are read: at
-    checkpoints, when progress is shown, and at the end of a phase.
+    to leave: then a checkpoint is written, if there is a place for it, and `Stopped` raised. A ``guard`` stops a run
+    that destroys the model, with a `CollapseError` that has the last good weights. ``tell`` gets the rows of the
+    history as they are read: at checkpoints, when progress is shown, and at the end of a phase.
     """
     run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
     done = checkpoints.newest() if checkpoints and resume else None
@@ -115,7 +115,7 @@ class _Run:
             if self.line.due():
                 self.line.show(number + 1, self.history.rows[-1])
             look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
-            leave = self.checkpoints is not None and self.stop is not None and self.stop()
+            leave = self.stop is not None and self.stop()
             save = self.checkpoints is not None and (leave or self.checkpoints.due())
             look, leave, save = processes.agreed(look, leave, save)
             if self.guard and look:
@@ -124,7 +124,8 @@ class _Run:
             if self.checkpoints and save:
                 self.checkpoints.save(self._checkpoint(index, number + 1))
             if leave:
-                raise Stopped(f"Stopped after step {number} of {phase.name}; it can be resumed.")
+                left = "it can be resumed" if self.checkpoints else "without a folder (out=) nothing is kept"
+                raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
         bench = self.bench

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from unweave import exchange, sharding
+from unweave import exchange, processes, sharding
 from unweave.data import Batch
 from unweave.devices import reading
 from unweave.engine.batches import Batches, derive_seed, grouped
@@ -97,6 +98,7 @@ class Workbench:
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
         self._classes: int | None = None
+        self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
 
     # Data
 
@@ -109,6 +111,7 @@ class Workbench:
             raise UsageError(f"This method needs {' or '.join(subsets)} data, but the split has none.")
         samples, rows = self.split.samples, self.split.rows(*subsets)
         samples.keep(rows, self.device)
+        self.settle_padding(rows)
         # Another loss may have labels of another kind; ours needs a logit for each.
         classes = self._count_classes(rows) if self.own_loss else None
         kept = samples.kept_labels(rows, self.device)
@@ -119,6 +122,13 @@ class Workbench:
             rows = rows[read.cpu().argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
         return Batches(samples, rows, size=size, seed=seed, device=self.device, classes=classes)
+
+    def settle_padding(self, rows: Tensor) -> None:
+        """See whether padding may be cut before samples are taken in batches."""
+        if self.split.samples.cut_padding is None:
+            run = partial(try_on if self.own_loss else self.loss, self.model)
+            with reading(self.model, self.device):
+                self.split.samples.settle_padding(run, rows, self.device)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""
@@ -237,6 +247,8 @@ class Workbench:
             parameter.grad = None
         for objective in objectives:
             objective.backward()
+        touched = {id(parameter) for parameter in self.parameters if parameter.grad is not None}
+        self._touched = touched if self._touched is None else self._touched | touched
         gradient = [
             torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in self.parameters
         ]
@@ -247,9 +259,15 @@ class Workbench:
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
-        """Let the optimiser take one step along a gradient."""
+        """Let the optimiser take one step along a gradient.
+
+        Weights that no objective has used since the last step, such as those of another head, are not even decayed.
+        (Of several processes each may have used others, so there all of them take part.)
+        """
+        every = self._touched is None or processes.count() > 1
         for parameter, part in zip(self.parameters, gradient, strict=True):
-            parameter.grad = part
+            parameter.grad = part if every or id(parameter) in (self._touched or ()) else None
+        self._touched = None
         optimizer.step()
         for parameter in self.parameters:
             parameter.grad = None

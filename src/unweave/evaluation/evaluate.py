@@ -19,7 +19,7 @@ from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, predict
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
-from unweave.evaluation.relearn import RelearnSettings, relearn_metrics
+from unweave.evaluation.relearn import RelearnSettings, no_relearning, relearn_metrics
 from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
@@ -91,7 +91,11 @@ def evaluate(
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
+    if original is not None:
+        require_type("original", original, nn.Module, "a torch nn.Module")
     look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
+    if look.train is not train or look.test is not test:
+        raise UsageError("look= looks at other data than train and test. Make it with these: Look(train, test).")
     seen, retrained = look(model), [look(other) for other in references]
     mine, theirs = seen("train").classes, {one("train").classes for one in retrained}
     if theirs - {mine}:
@@ -109,7 +113,11 @@ def evaluate(
         metrics += probe_metrics(model, references, original, train=train, test=test, seed=seed, device=device)
     if "relearn" in questions:
         settings = relearn or RelearnSettings()
-        found, curves = relearn_metrics(model, references, original, train, settings=settings, seed=seed, device=device)
+        how: dict[str, Any] = {"settings": settings, "seed": seed, "device": device}
+        try:
+            found, curves = relearn_metrics(model, references, original, train, **how)
+        except UsageError as error:  # a model that cannot be trained: its other answers are worth no less
+            found = no_relearning(str(error))
         metrics += found
     metrics += _certificate(seen, before_stage2, target, train, batch_size, device, precision)
     metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]

@@ -213,6 +213,7 @@ def predict(
         fast_products(where, chosen),
         autocast(where, chosen),
     ):
+        samples.settle_padding(lambda data: try_on(model, data), rows, where)
         done = 0
         while done < len(mine):
             try:

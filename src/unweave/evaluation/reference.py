@@ -122,7 +122,9 @@ def weight_distance(first: nn.Module, second: nn.Module) -> float:
     if {name: p.shape for name, p in ours.items()} != {name: p.shape for name, p in theirs.items()}:
         raise UsageError("The two models have different parameters, so their weights have no distance.")
     with torch.no_grad():
-        squares: list[Tensor] = [(ours[name].cpu() - theirs[name].cpu()).double().square().sum() for name in ours]
+        squares: list[Tensor] = [
+            (ours[name].cpu().double() - theirs[name].cpu().double()).square().sum() for name in ours
+        ]
     return float(torch.stack(squares).sum().sqrt())
 
 

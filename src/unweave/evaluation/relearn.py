@@ -129,6 +129,16 @@ def shown_and_watched(split: Split, source: Source, settings: RelearnSettings, s
     return Split(split.samples, np.setdiff1d(forget, shown), shown, [], allow_empty=True)
 
 
+def no_relearning(note: str) -> list[Metric]:
+    """Say why nothing is known about relearning."""
+    return [metric for suffix in SOURCES.values() for metric in _absent(suffix, note)]
+
+
+def _absent(suffix: str, note: str) -> list[Metric]:
+    names = ("relearn_steps", "relearn_loss_steps", "relearn_relative")
+    return [_metric(f"{name}{suffix}", None, note) for name in names]
+
+
 def relearn_metrics(
     model: nn.Module,
     references: Sequence[nn.Module],
@@ -144,8 +154,7 @@ def relearn_metrics(
     drawn: dict[str, Any] = {}
     for source, suffix in SOURCES.items():
         if note := _obstacle(train, source):
-            names = ("relearn_steps", "relearn_loss_steps", "relearn_relative")
-            found += [_metric(f"{name}{suffix}", None, note) for name in names]
+            found += _absent(suffix, note)
             continue
         curves = [
             relearn(each, train, source=source, settings=settings, seed=seed, device=device)

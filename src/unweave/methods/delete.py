@@ -72,6 +72,7 @@ DELETE = Method(
     summary="Distil the original model's opinion with the true class struck out, on the forget data only.",
     settings=DeleteSettings,
     phases=lambda settings: [Distil(settings)],
+    takes_loss=False,
     needs=("forget",),
     profiles={
         "official": {  # shaaaaron/DELETE, CIFAR-100 with ResNet-18

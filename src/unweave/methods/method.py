@@ -18,7 +18,8 @@ class Method:
 
     ``phases`` makes the phases from the settings, in running order. ``profiles`` are named sets of values
     (``released``, ``paper``, ``official``); the first is the default. ``needs`` are the subsets it reads; of several in
-    a tuple, which it reads as one, any may be empty, but not all.
+    a tuple, which it reads as one, any may be empty, but not all. A method that works on logits and labels, and so has
+    no use for a loss of the user's own, says ``takes_loss=False``.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Method:
     phases: Callable[[Any], Sequence[Phase]]
     needs: tuple[str | tuple[str, ...], ...] = SUBSETS
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
+    takes_loss: bool = True
 
     def configure(self, *layers: Mapping[str, Any], profile: str | None = None) -> Settings:
         """Return settings: the profile's values, overridden by each layer of values in turn."""

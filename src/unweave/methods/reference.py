@@ -105,6 +105,11 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
         losses = _losses_of(given, bench, forget)
     elif callable(given):
         trained: Trained = given()
+        if not hasattr(trained, "cost") or not hasattr(trained, "model"):
+            raise UsageError(
+                f"reference= is a function that returned {type(trained).__name__}, and must return a result of "
+                "unlearn(). A model is given as it is: reference=model."
+            )
         # Its seconds are counted already: the clock of this run was not stopped.
         bench.cost.sample_forwards += trained.cost.sample_forwards
         bench.cost.sample_gradients += trained.cost.sample_gradients

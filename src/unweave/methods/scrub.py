@@ -103,6 +103,7 @@ SCRUB = Method(
     summary="Disobey a frozen teacher on the forget data, obey it on the rest.",
     settings=ScrubSettings,
     phases=lambda settings: [Scrub(settings)],
+    takes_loss=False,
     needs=("forget", RETAINED),
     profiles={
         "official": {  # meghdadk/SCRUB, CIFAR-100 with ResNet
