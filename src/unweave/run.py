@@ -168,7 +168,7 @@ def unlearn(
     require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_seed(seed)
     chosen = find_method(method)
-    _require_use(chosen, loss=loss, initial=initial, resume=resume, out=out)
+    _require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out)
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
@@ -281,14 +281,6 @@ def _is_other(judge: Split | None, split: Split) -> bool:
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    state = model.state_dict()
-    if extra := [name for name, value in state.items() if not isinstance(value, torch.Tensor)]:
-        raise UsageError(
-            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
-            "back. Make what get_extra_state returns a tensor."
-        )
-    if any(tensor.is_meta for tensor in state.values()):
-        raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
     try:
         return copy.deepcopy(model)
     except RuntimeError as error:  # of torch, where a tensor is the outcome of a computation
@@ -299,8 +291,9 @@ def _copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def _require_use(method: Method, *, loss: Any, initial: Any, resume: bool, out: Any) -> None:
+def _require_use(method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any) -> None:
     """Refuse arguments that cannot be used, or would not be."""
+    _require_state(model)
     _require_loss(loss)
     if not torch.is_grad_enabled():
         raise UsageError(
@@ -312,6 +305,17 @@ def _require_use(method: Method, *, loss: Any, initial: Any, resume: bool, out: 
         raise UsageError("initial= must be a function that returns the model as it was before training.")
     if resume and out is None:
         raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
+
+
+def _require_state(model: nn.Module) -> None:
+    state = model.state_dict()
+    if extra := [name for name, value in state.items() if not isinstance(value, torch.Tensor)]:
+        raise UsageError(
+            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
+            "back. Make what get_extra_state returns a tensor."
+        )
+    if any(tensor.is_meta for tensor in state.values()):
+        raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
 
 
 def _require_loss(loss: Any) -> None:

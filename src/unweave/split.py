@@ -39,10 +39,10 @@ class Split:
 
     ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
     mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
-    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a list
-    of samples into a batch (for text: a padding collator).
-    Empty subsets are refused unless ``allow_empty=True``, which suits test data that lacks one of them. ``forgotten``
-    are samples that earlier requests already made the model forget: no kept data, and to stay forgotten (`after`).
+    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
+    list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
+    which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
+    forget: no kept data, and to stay forgotten (`after`).
     """
 
     def __init__(
