@@ -198,3 +198,70 @@ def test_without_original_and_retrained_models_there_is_no_plane(tmp_path):
     done = CliRunner().invoke(app.app, ["compare", str(tmp_path / "one"), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".tex", ".csv"}
+
+
+def with_rows(results, **change):
+    """Let a study have more rows, made of those of two-stage, before the others."""
+    table = pd.read_parquet(results.folder / "results.parquet")
+    more = table[table.method == "two-stage"].assign(**change)
+    pd.concat([more, table]).to_parquet(results.folder / "results.parquet")
+    return read_results(results.folder)
+
+
+def test_the_baseline_is_the_method_as_it_is(tmp_path):
+    studies = [with_rows(one, profile="released", variant="alpha=0") for one in two_studies(tmp_path)]
+    studies = [with_rows(one, profile="paper", variant="") for one in studies]
+    for one in studies:  # what was "official" is a profile that the method does not have
+        table = pd.read_parquet(one.folder / "results.parquet")
+        table.loc[(table.method == "two-stage") & (table.profile == "official"), "profile"] = "released"
+        table.to_parquet(one.folder / "results.parquet")
+    studies = [read_results(one.folder) for one in studies]
+    for variants in (False, True):
+        assert compare(studies, variants=variants).baseline[1:] == ("released", "")
+
+
+def test_trials_are_said_to_be_trials(tmp_path):
+    def tried(name, **options):
+        results = study(tmp_path, name, {"original": [(1, 1, 1)], "two-stage": [(0, 1, 1)]})
+        about = json.loads((results.folder / "study.json").read_text())
+        about["options"] |= options
+        (results.folder / "study.json").write_text(json.dumps(about))
+        return read_results(results.folder)
+
+    small, full = tried("small", small=True), tried("full")
+    assert "A trial with --small" in grids(compare([small]))[0].notes[0]
+    with pytest.raises(UsageError, match="Some of these studies are trials"):
+        compare([small, full])
+
+
+def test_methods_of_different_studies_are_not_shown_as_if_of_the_same(tmp_path):
+    one = study(tmp_path, "one", {"ft": [(0.5, 0.7, 0.9)] * 2})
+    two = study(tmp_path, "two", {"two-stage": [(0.0, 0.7, 0.9)] * 2})
+    notes = " ".join(grids(compare([one, two]))[0].notes)
+    assert "Not every method was run in the same studies" in notes
+    assert notes.startswith("Mean over 1 study")  # of which there is no interval
+    both = grids(compare(two_studies(tmp_path / "both")))[0]
+    assert "Not every" not in " ".join(both.notes)
+
+
+def test_what_is_not_finite_is_left_out(tmp_path):
+    one = two_studies(tmp_path)[0]
+    table = pd.read_parquet(one.folder / "results.parquet")
+    far = table[table.subset == "forget"].assign(split="train", metric="loss_wasserstein", value=2.0)
+    far.loc[(far.method == "unweave") & (far.seed == 1), "value"] = float("inf")
+    pd.concat([table, far]).to_parquet(one.folder / "results.parquet")
+    found = compare([read_results(one.folder)])
+    group = next(group for group in found.names if group.method == "unweave")
+    assert found.own[group]["losses"][:2] == (2.0, None)
+    assert found.own[group]["losses"].runs == 1
+
+
+def test_no_number_is_cut_on_a_narrow_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    two_studies(tmp_path)
+    done = CliRunner(env={"COLUMNS": "40"}).invoke(app.app, ["compare", *(str(tmp_path / name) for name in FORGET)])
+    assert done.exit_code == 0, done.output
+    columns = {len(line.split()) for line in done.stdout.splitlines() if line.startswith(("two-stage", "unweave"))}
+    assert len(columns) == 1
+    assert "0.9" in done.stdout
+    assert "…" not in done.stdout

@@ -367,7 +367,9 @@ def test_a_cell_is_newer_than_the_table(tmp_path):
     pd.concat([table.assign(value=-1.0), other]).to_parquet(folder / "results.parquet")
     found = read_results(folder)
     assert all(value.value >= 0 for of in found.values.values() for at in of.values() for value in at.values())
-    assert Group("gone", "official", "") in found.groups  # of a cell that is not there, the table is all there is
+    assert Group("gone", "official", "") not in found.groups  # somebody removed it
+    shutil.rmtree(folder / "cells")
+    assert Group("gone", "official", "") in read_results(folder).groups  # the table is all there is
 
 
 @pytest.mark.parametrize("benchmark", ["cifar100-resnet18", "somebody-elses"])

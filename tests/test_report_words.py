@@ -4,14 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.test_report import make_study, write_cell
 from unweave.benchmarks import find_benchmark
 from unweave.evaluation import goals
+from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.predictions import Predictions
 from unweave.methods import find_method
 from unweave.report import verdict as verdict_module
 from unweave.report.formats import latex, markdown
-from unweave.report.grids import study_grids
+from unweave.report.grids import grid, study_grids
+from unweave.report.marks import marks
 from unweave.report.measures import Place
 from unweave.report.paper import paper_grid
 from unweave.report.results import Group, Results, Value, read_results
@@ -290,3 +294,42 @@ def test_times_that_were_taken_side_by_side_are_not_shown_without_saying_so(tmp_
     shown = [note for note in cost.notes if "at once" in note]
     assert bool(words) == bool(shown) == (words in dict(verdict(results).points)["Cost"] and bool(words))
     assert all(note.startswith(words) for note in shown)
+
+
+def test_nobody_keeps_what_cannot_be_compared():
+    """The original of one seed, a method of another: what it cost is unknown, not nothing."""
+    original, lost = {0: (1.0, 0.98, 0.98)}, {1: (0.0, 0.3, 0.98)}
+    found = verdict(results_of({"original": original, "ft": lost}))
+    assert found.headline.endswith("is not part of this study with a seed that the method has.")
+    kept = {0: (0.0, 0.98, 0.98)}
+    found = verdict(results_of({"original": original, "ft": lost, "ga": kept}))
+    assert found.headline.startswith("ga forgets and keeps")
+    assert dict(found.points)["At what cost?"].startswith("ft: no seed in common")
+
+
+def test_retraining_with_other_settings_is_no_method(tmp_path):
+    methods = {
+        ("original", ""): (1.0, 0.99, 0.99),
+        ("ft", ""): (0.9, 0.99, 0.99),
+        ("retrain", "epochs=1"): (0.1, 0.9, 0.9),
+    }
+    found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
+    assert found.headline.startswith("ft keeps but does not forget")
+    assert "retrains with other settings" in dict(found.points)["Against retraining"]
+
+
+def test_a_value_of_fewer_seeds_says_so():
+    results = results_of({"original": dict.fromkeys(range(3), (1.0, 0.9, 0.9))})
+    group, place = next(iter(results.values)), Place("", "", "tow")
+    results.values[group][place] = {1: Value(0.5)}
+    found = grid(results, "other", "Other", [place])
+    assert found.rows[0].entries[1].text == "0.500 (1 seed)"
+
+
+def test_what_is_not_finite_is_never_best():
+    assert marks({"a": float("inf"), "b": 1.0}, better="higher", metric="loss") == {"a": (), "b": ("best",)}
+
+
+def test_losses_that_are_large_and_alike_have_a_histogram():
+    far = Predictions(torch.tensor([[3e38, -3e38]] * 4, dtype=torch.float64), torch.ones(4, dtype=torch.long))
+    assert sum(accuracy_and_losses(far)["loss_histogram"]["counts"]) == 4

@@ -656,3 +656,33 @@ def test_tuned_settings_that_nothing_would_take_are_refused(tmp_path):
         refused = CliRunner().invoke(app.app, [*words, *profiles])
         assert "of the profile tuned-retrain, which nothing here would take" in str(refused.exception)
     assert not (tmp_path / "s").exists()
+
+
+def test_a_grid_of_methods_leaves_what_they_are_measured_by_alone(tmp_path):
+    cells = plan(["original", "retrain", "ft"], seeds=2, grid={"epochs": ["1", "2"]}, benchmark=tiny())
+    assert {cell.variant for cell in cells if cell.method == "retrain"} == {""}
+    own = plan(["retrain"], seeds=2, grid={"epochs": ["1"]}, benchmark=tiny())  # asked for by itself
+    store = run_study(tiny(), [*cells, *own], tmp_path / "s", device="cpu")
+    found = {tuple(store.compared_with(name)) for name in store.finished("ft")}
+    assert found == {("retrain.seed-0", "retrain.seed-1")}
+
+
+def test_what_can_still_be_compared_is_and_weights_go_all_the_same(tmp_path):
+    """Whoever keeps no models and asks for more gets what there is."""
+
+    def go_on(methods, seeds):
+        cells = plan(methods, seeds=seeds, benchmark=tiny())
+        return run_study(tiny(), cells, tmp_path / "s", device="cpu", keep="none")
+
+    go_on(["original", "retrain", "ft"], 1)
+    store = go_on(["original", "retrain", "ft", "ga"], 2)
+    assert store.compared_with("ft.seed-1") == ["retrain.seed-1"]
+    assert store.compared_with("ft.seed-0") == ["retrain.seed-0"]
+    assert not list((tmp_path / "s").rglob("*.safetensors"))
+    assert not store.not_compared(plan(["ft", "ga", "retrain"], seeds=2, benchmark=tiny()))
+
+
+def test_options_are_known_again(tmp_path):
+    for _ in range(2):
+        store = Store.create(tmp_path / "s", "mine", options={"sizes": (1, 2)})
+    assert store.title == "mine sizes=[1, 2]"

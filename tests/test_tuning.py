@@ -635,3 +635,10 @@ def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_whe
             assert method.configure(values, profile=profile).to_dict() == values  # no later default becomes part of it
         for run in about["provenance"]["runs"]:
             assert not run["commit"].endswith("+")
+
+
+def test_a_method_that_was_only_asked_for_takes_nothing_away(tmp_path):
+    tune(SOURCE, tmp_path / "t", methods=["ga"], trials=1, device="cpu")
+    before = json.loads((tmp_path / "t" / "best.json").read_text())["methods"]
+    tune(SOURCE, tmp_path / "t", methods=["ssd"], trials=2, device="cpu", time_limit=0.0)
+    assert json.loads((tmp_path / "t" / "best.json").read_text())["methods"] == before

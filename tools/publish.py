@@ -96,6 +96,10 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
     old, new = (pq.read_table(folder / "results.parquet") for folder in (target, study))
     if missing := set(methods) - set(new["method"].to_pylist()):
         raise SystemExit(f"{study} has no rows of {', '.join(sorted(missing))}.")
+    for note in (target / "failed").glob("*.json"):
+        if json.loads(note.read_text())["method"] in methods:
+            note.unlink()
+    _copy_failures(study, target, methods)
     kept = old.filter(compute.invert(compute.is_in(old["method"], chosen)))
     rows = pyarrow.concat_tables([kept, new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)])
     pq.write_table(rows.sort_by("method"), target / "results.parquet")  # stable: as a study writes them
@@ -117,8 +121,14 @@ def copy_numbers(study: Path, target: Path) -> None:
     for file in NUMBERS:
         shutil.copy(study / file, target)
     (target / "provenance.json").write_text(_without_folders(study))
+    _copy_failures(study, target)
+
+
+def _copy_failures(study: Path, target: Path, methods: Sequence[str] | None = None) -> None:
+    """Copy the notes of cells that failed, of all methods or of some."""
     for note in (study / "failed").glob("*.json"):
-        if not (study / "cells" / note.stem / "scores.json").exists():  # or it was run again, and did not fail
+        done = (study / "cells" / note.stem / "scores.json").exists()  # run again, it did not fail
+        if not done and (methods is None or json.loads(note.read_text())["method"] in methods):
             (target / "failed").mkdir(exist_ok=True)
             shutil.copy(note, target / "failed")
 

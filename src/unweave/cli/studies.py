@@ -194,7 +194,7 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
             out_console.print(caution, highlight=False, markup=False)
         out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
     for failure in failed:
-        name = f"{failure['method']} {failure['variant']}".strip()
+        name = label(Group(failure["method"], failure["profile"], failure["variant"]), groups.values())
         err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
     compare = store.not_compared(cells)
     if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
@@ -255,7 +255,9 @@ def compare_studies(
         typer.echo(json.dumps({"studies": found.studies, **{grid.name: grid.records for grid in tables}}))
         return
     for grid in tables:
-        out_console.print(grid_table(grid))
+        table = grid_table(grid)
+        # Wider than the terminal, if need be: a number must not be cut.
+        out_console.print(table, width=max(out_console.width, out_console.measure(table).minimum), crop=False)
         out_console.print()
     if out is not None:
         out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)

@@ -25,7 +25,10 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
         return {"samples": 0, "accuracy": None, "loss": None, "loss_quantiles": None}
     losses = predictions.losses.double()
     levels = torch.tensor(QUANTILES, dtype=torch.float64)
-    counts, edges = np.histogram(losses.numpy(), bins=BINS)
+    try:
+        counts, edges = np.histogram(losses.numpy(), bins=BINS)
+    except ValueError:  # losses so large, and so alike, that numbers do not tell the edges of bins apart
+        counts, edges = np.array([len(losses)]), np.array([float(losses.min()), float(losses.max())])
     return {
         "samples": len(predictions),
         "accuracy": int(predictions.correct.sum()) / len(predictions),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from unweave.errors import UsageError, unknown
+from unweave.methods import all_methods, find_method
 from unweave.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, ValueOf
 from unweave.report.grids import Column, Entry, Grid, Row
 from unweave.report.measures import number
@@ -80,6 +81,8 @@ class Comparison:
     studies: tuple[str, ...]
     baseline: Group
     names: dict[Group, str]
+    caution: str = ""
+    runs: dict[Group, frozenset[tuple[int, int]]] = field(default_factory=dict)  # study and seed
     own: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
     difference: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
 
@@ -87,8 +90,10 @@ class Comparison:
 def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants: bool = False) -> Comparison:
     """Compare all methods over these studies; with their ``variants``, or only as they are.
 
-    ``baseline`` is named as the tables name it; of a method with several profiles its name alone means the first.
+    ``baseline`` is named as the tables name it; the name of a method alone means it as it is, in its first profile.
     """
+    if len({bool(results.options.get("small")) for results in studies}) > 1:
+        raise UsageError("Some of these studies are trials with --small, others are not. Compare those of one kind.")
     if len({results.folder.resolve() for results in studies}) < len(studies):
         raise UsageError("A study was given twice. Name each folder once.")
     if len({results.name for results in studies}) > 1:
@@ -111,10 +116,13 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     )
     names = {group: label(group, groups) for group in groups}
     called = [group for group, name in names.items() if name == baseline]
-    chosen = next(iter(called + [group for group in groups if group.method == baseline]), None)
+    chosen = next(iter(called + sorted((group for group in groups if group.method == baseline), key=_plainest)), None)
+    if not names:
+        raise UsageError("These studies have no finished cell that can be compared.")
     if chosen is None:
         raise unknown("method", baseline, names.values())
-    found = Comparison(tuple(results.benchmark for results in studies), chosen, names)
+    found = Comparison(tuple(results.benchmark for results in studies), chosen, names, studies[0].caution)
+    found.runs.update({group: _runs_held(studies, group) for group in groups})
     for measure in MEASURES:
         theirs = runs_of(studies, chosen, measure.value)
         for group in groups:
@@ -139,7 +147,18 @@ def runs_of(studies: Sequence[Results], group: Group, value_of: ValueOf) -> Runs
         for place, results in enumerate(studies)
         for seed in results.seeds_of(group)
     }
-    return {run: value for run, value in found.items() if value is not None}
+    return {run: value for run, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _runs_held(studies: Sequence[Results], group: Group) -> frozenset[tuple[int, int]]:
+    return frozenset((place, seed) for place, results in enumerate(studies) for seed in results.seeds_of(group))
+
+
+def _plainest(group: Group) -> tuple[bool, int]:
+    """Order the groups of a method: without a variant first, then by profile as the method has them."""
+    profiles = list(find_method(group.method).profiles) if group.method in all_methods() else []
+    place = profiles.index(group.profile) if group.profile in profiles else len(profiles)
+    return bool(group.variant), place
 
 
 def estimate_runs(studies: Sequence[Results], runs: Runs, *, paired: bool = False) -> Estimate | None:
@@ -178,6 +197,7 @@ def _grid(found: Comparison, goal: str, title: str, *, paired: bool = False) -> 
         return []
     runs = {group: max(one.runs for one in of.values()) for group, of in values.items()}
     uneven = len({count for group, count in runs.items() if not group.is_reference}) > 1
+    apart = len({found.runs[group] for group in values if not group.is_reference}) > 1
     rows, records = [], []
     for group, of in values.items():
         cells = [Entry(str(runs[group]))] if uneven else []
@@ -190,10 +210,14 @@ def _grid(found: Comparison, goal: str, title: str, *, paired: bool = False) -> 
                 record[f"{measure.name}_{part}"] = getattr(one, part) if one else None
         rows.append(Row(found.names[group], tuple(cells)))
         records.append(record)
-    over = f"Mean ± 95% interval over {_over(found, values)}"
+    spreads = any(one.reach is not None for of in values.values() for one in of.values())
+    over = f"Mean{' ± 95% interval' if spreads else ''} over {_over(found, values)}"
     notes = [f"{over}; ↓ lower is better, ↑ higher.", NOTES[goal]]
     if paired:
         notes = [f"{over}, and p of a paired t test where differences spread; not corrected for their number."]
+    if apart and not paired:
+        notes.append("Not every method was run in the same studies with the same seeds: rows are means over others.")
+    notes = [*filter(None, [found.caution]), *notes]
     columns = (*([Column("runs")] if uneven else []), *(Column(measure.heading) for measure in shown))
     name = f"compare-{goal}-paired" if paired else f"compare-{goal}"
     return [Grid(name, title, columns, tuple(rows), records, tuple(notes))]

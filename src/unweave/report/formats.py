@@ -25,6 +25,7 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "₂": r"$_2$",
     "↓": r"$\downarrow$",
     "↑": r"$\uparrow$",
     "→": r"$\rightarrow$",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unweave.report.marks import marks
-from unweave.report.measures import ARROWS, COSTS, SECONDS, SPLITS, SUBSETS, Place, title, unit
+from unweave.report.measures import ARROWS, COSTS, SECONDS, SPLITS, SUBSETS, Place, Spread, title, unit
 from unweave.report.results import Group, Results
 
 LEGEND = "Mean ± standard deviation over seeds; ↓ lower is better, ↑ higher, → nearest to retraining."
@@ -104,7 +104,9 @@ def grid(
         for place in places:
             spread = results.spread(group, place)
             entries.append(
-                Entry(spread.text(place.metric), marked[place].get(group, ())) if spread else _nothing(results, group)
+                Entry(spread.text(place.metric) + fewer(spread, results, group), marked[place].get(group, ()))
+                if spread
+                else _nothing(results, group)
             )
             stem = "_".join(part for part in place if part)
             record[f"{stem}_mean"] = spread.mean if spread else None
@@ -139,6 +141,12 @@ def group_marks(
         return {}
     retrained = None if place.metric in COSTS else value(results.reference("retrain"))
     return marks(found, better=results.direction(place), metric=place.metric, retrained=retrained)
+
+
+def fewer(spread: Spread, results: Results, group: Group) -> str:
+    """Say of how many seeds a value is, where the group has more."""
+    seeds = spread.seeds if spread.seeds < len(results.seeds_of(group)) else 0
+    return f" ({seeds} seed{'' if seeds == 1 else 's'})" if seeds else ""
 
 
 def seeds_text(results: Results, group: Group) -> str:

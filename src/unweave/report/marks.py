@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -21,14 +22,15 @@ def marks(
     >>> marks({"a": 0.0, "b": 0.2, "c": 0.0}, better="lower", metric="accuracy", retrained=0.1)
     {'a': ('best', 'nearest'), 'b': ('nearest',), 'c': ('best', 'nearest')}
     """
-    if not values:
-        return {}
     found: dict[Key, tuple[str, ...]] = dict.fromkeys(values, ())
+    values = {key: value for key, value in values.items() if math.isfinite(value)}
+    if not values:
+        return found
     if better in ("lower", "higher"):
         target = number((min if better == "lower" else max)(values.values()), metric)
-        found = {key: (BEST,) if number(value, metric) == target else () for key, value in values.items()}
+        found |= {key: (BEST,) if number(value, metric) == target else () for key, value in values.items()}
     if retrained is not None:
         distances = {key: number(abs(value - retrained), metric) for key, value in values.items()}
         least = number(min(abs(value - retrained) for value in values.values()), metric)
-        found = {key: found[key] + ((NEAREST,) if distances[key] == least else ()) for key in values}
+        found |= {key: found[key] + ((NEAREST,) if distances[key] == least else ()) for key in values}
     return found

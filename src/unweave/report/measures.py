@@ -101,7 +101,8 @@ def number(value: float, metric: str) -> str:
         return f"{value:,.0f}"
     if kind == "s":
         return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+    large = f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.3g}"
+    return f"{value:.3f}" if abs(value) < 1000 else large
 
 
 class Spread(NamedTuple):

@@ -216,8 +216,8 @@ def _footer(results: Results) -> str:
     lines = [
         "Forget: what is to be unlearned. Adjacent: what looks like it and must stay. Remote: everything else.",
         "A method forgets if it still recognises at most 5% of the forget samples; it keeps if its mean adjacent and "
-        "remote accuracy are within 2 points of the original's, on training and test data, and collapses if any of "
-        "these falls by more than 10.",
+        "remote test accuracy lose at most 2 points against the original's, and collapses if one of them loses more "
+        "than 10. (Training accuracy counts where there is no test data.)",
         f"Made by unweave {__version__} from the study's own files. {f'Runs: {versions}. ' if versions else ''}"
         "Charts: Chart.js (MIT licence).",
     ]

@@ -45,8 +45,17 @@ class Group(NamedTuple):
 
         >>> Group("two-stage", "released", "alpha=0 adjacency=neighbours").differences
         {'alpha': '0', 'adjacency': 'neighbours'}
+        >>> Group("salun", "official", "objective=random labels epochs=3").differences
+        {'objective': 'random labels', 'epochs': '3'}
         """
-        return dict(part.partition("=")[::2] for part in self.variant.split())
+        found: dict[str, str] = {}
+        for word in self.variant.split():
+            name, is_setting, value = word.partition("=")
+            if is_setting or not found:
+                found[name] = value
+            else:  # a value of several words
+                found[list(found)[-1]] += f" {word}"
+        return found
 
 
 def label(group: Group, among: Iterable[Group]) -> str:
@@ -221,14 +230,12 @@ def _workers(run: dict[str, Any]) -> int:
 
 
 def _table(store: Store) -> list[dict[str, Any]]:
-    """Return the rows of the finished cells, and from the table those of cells that are not there.
+    """Return the rows of the finished cells or, of published numbers, which are a table alone, those of the table.
 
-    A cell may have been finished, or compared anew, after the table was written; published numbers are a table alone.
+    A cell may have been finished, compared anew or removed after the table was written.
     """
     table = _parquet(store.table) if store.table.exists() else []
-    rows = store.rows()
-    known = {_cell(row) for row in rows}
-    return rows + [row for row in table if _cell(row) not in known]
+    return store.rows() or table
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
@@ -305,4 +312,6 @@ def _take_failures(store: Store, results: Results) -> None:
         same = [other for other in results.values if (other.method, other.variant) == (group.method, group.variant)]
         if not group.profile and len(same) == 1:
             group = same[0]
+        if seed in results.seeds_of(group):  # it was run again elsewhere, and did not fail
+            continue
         results.failures.append(Failure(group, seed, str(row["error"])))

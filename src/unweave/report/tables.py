@@ -32,13 +32,14 @@ def percent(values: Sequence[float | None]) -> str:
 
 def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     """Return a table with one row per method from the scores of its seeds. It fits 80 columns."""
-    seeds = max(len(scores) for scores in rows.values())
+    low, high = (pick(len(scores) for scores in rows.values()) for pick in (min, max))
+    seeds = f"{low} to {high}" if low < high else str(high)
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
-        caption=f"accuracy in %{f', mean±std of {seeds} seeds' if seeds > 1 else ''}; ↓ lower is better, ↑ higher",
+        caption=f"accuracy in %{f', mean±std of {seeds} seeds' if high > 1 else ''}; ↓ lower is better, ↑ higher",
         caption_justify="left",
     )
     cells = {

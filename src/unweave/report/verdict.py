@@ -1,9 +1,9 @@
 """What the study says, in words, computed from its numbers.
 
 A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if adjacent and remote
-accuracy are within two points of the original's, and *collapses* if one of them falls by more than ten; in between it
-pays. That is judged on test data, for which a model is kept, and on training data where there is no other. A method is
-held against the original of the same seeds.
+accuracy lose at most two points against the original's, and *collapses* if one of them loses more than ten; in between
+it pays. That is judged on test data, for which a model is kept, and on training data where there is no other. A method
+is held against the original of the same seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from unweave.report.measures import SECONDS, SPLITS, SUBSETS, Place
-from unweave.report.results import Group, Results
+from unweave.report.results import REFERENCES, Group, Results
 from unweave.split import RETAINED
 
 KEPT = 0.02
@@ -40,7 +40,7 @@ class Verdict:
 
 def verdict(results: Results) -> Verdict:
     """Return the verdict on a study."""
-    racing = [group for group in results.values if not group.is_reference and not results.is_extra(group)]
+    racing = [group for group in results.values if group.method not in REFERENCES and not results.is_extra(group)]
     methods = [group for group in racing if _forget(results, group) is not None]
     original = results.reference("original")
     if results.caution:
@@ -48,10 +48,13 @@ def verdict(results: Results) -> Verdict:
     else:
         if not methods:
             found = Verdict("No unlearning method of this study has a result yet.")
-        elif original is None:
-            found = _without_original(results, methods)
         else:
-            found = _against_original(results, methods, original)
+            paired = [group for group in methods if original and _is_paired(results, group, original)]
+            if original is None or not paired:
+                found = _without_original(results, methods)
+            else:
+                found = _against_original(results, paired, original)
+                found.points += _unpaired(results, [group for group in methods if group not in paired])
         found.points += _retraining(results, methods, found.winner) + _cost(results, found.winner)
     if results.failures:
         names = {f"{results.label(cell.group)} seed {cell.seed}" for cell in results.failures}
@@ -88,7 +91,7 @@ def _race(results: Results, methods: list[Group], original: Group) -> Verdict:
     if both:
         headline = f"{name} forgets and keeps: {still} of the forget samples are still recognised {before}, and "
         split = _judged(results, named[0], original)[0].split
-        headline += f"{split} adjacent and remote accuracy stay within 2 points of the original's on average."
+        headline += f"{split} adjacent and remote accuracy lose at most 2 points against the original's on average."
     elif forgetting:
         other, price = results.label(cheapest), _price(results, cheapest, original)
         headline = f"{'' if alone else 'No method forgets and keeps: '}{other} forgets and loses {price}, with "
@@ -116,9 +119,20 @@ def _without_original(results: Results, methods: list[Group]) -> Verdict:
     best = min(methods, key=lambda group: _order(results, group))
     headline = (
         f"{results.label(best)} recognises the fewest forget samples ({_percent(_forget(results, best))}); "
-        "what it cost the neighbours cannot be said, because the original model is not part of this study."
+        "what it cost the neighbours cannot be said, because the original model is not part of this study"
     )
+    headline += "." if results.reference("original") is None else " with a seed that the method has."
     return Verdict(headline, named=(best,))
+
+
+def _unpaired(results: Results, methods: list[Group]) -> list[tuple[str, str]]:
+    """Name the methods that have no seed in common with the original."""
+    words = f"{_names(results, methods)}: no seed in common with the original, so it cannot be said." if methods else ""
+    return [("At what cost?", words)] if methods else []
+
+
+def _is_paired(results: Results, group: Group, original: Group) -> bool:
+    return any(_paired(results, group, original, place)[0] for place in KEPT_PLACES)
 
 
 def _kept(results: Results, winner: Group, original: Group) -> tuple[str, str]:
@@ -199,8 +213,12 @@ def _hardly(left: float, before: float | None) -> bool:
 
 def _retraining(results: Results, methods: list[Group], winner: Group | None) -> list[tuple[str, str]]:
     retrain = results.reference("retrain")
-    if retrain is None or not methods:
-        return [("Against retraining", "not measured: this study holds no retrained model.")] if methods else []
+    if not methods:
+        return []
+    if retrain is None:
+        otherwise = any(group.method == "retrain" for group in results.values)
+        why = "retrains with other settings than its own only" if otherwise else "holds no retrained model"
+        return [("Against retraining", f"not measured: this study {why}.")]
     nearest = min(methods, key=lambda group: distance(results, group, retrain))
     there = _percent(_forget(results, retrain))
     words = (

@@ -73,9 +73,10 @@ def plan(
 ) -> list[Cell]:
     """Return every cell of a study: seeds inside adjacency inside settings inside profiles inside methods.
 
-    A profile, a grid's setting or another adjacency goes to the methods that have it or read it; a method that has
-    none of them runs once. A setting's default on the ``benchmark`` makes no variant: it is the plain cell, and so is
-    the method's first profile. A value in two spellings is one. A wrong value is refused here, before anything is run.
+    A profile, a grid's setting or another adjacency goes to the methods that have it or read it; but a setting of
+    theirs does not go to retraining, which they are measured by. A method that has none of them runs once. A setting's
+    default on the ``benchmark`` makes no variant: it is the plain cell, and so is the method's first profile. A value
+    in two spellings is one. A wrong value is refused here, before anything is run.
 
     >>> [cell.name for cell in plan(["ft", "two-stage"], seeds=1, grid={"alpha": ["0", "0.5"]})]
     ['ft.seed-0', 'two-stage.alpha=0.seed-0', 'two-stage.seed-0']
@@ -87,9 +88,14 @@ def plan(
     names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
     chosen = {name: benchmark.method(name) if benchmark else find_method(name) for name in names}
     grid = grid or {}
+    own_settings = {name: _setting_names(method) for name, method in chosen.items()}
     for setting in grid:
-        if not any(setting in _setting_names(method) for method in chosen.values()):
+        having = [name for name, settings in own_settings.items() if setting in settings]
+        if not having:
             raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
+        if set(having) - set(REFERENCES):  # what they are measured by stays as it is
+            for name in REFERENCES:
+                own_settings.get(name, set()).discard(setting)
     for profile in profiles:
         if not any(profile in method.profiles for method in chosen.values()):
             raise no_profile(profile)
@@ -105,7 +111,7 @@ def plan(
         axes = {
             setting: _spelt(method, setting, values)
             for setting, values in grid.items()
-            if setting in _setting_names(method)
+            if setting in own_settings[name]
         }
         kinds = adjacency if tells_apart(method) else (CLASSES,)
         for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):

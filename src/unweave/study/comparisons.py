@@ -42,7 +42,8 @@ class Comparisons:
     ) -> None:
         self.benchmark, self.store, self.cells, self.originals = benchmark, store, cells, originals
         self.look, self.progress, self.keep, self.since = look, progress, keep, since
-        self.planned = [cell for cell in cells if cell.method == "retrain"]
+        retrained = [cell for cell in cells if cell.method == "retrain"]
+        self.planned = [cell for cell in retrained if not cell.variant] or retrained
         self.reference = cache(self._model)
         self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
 
@@ -60,15 +61,15 @@ class Comparisons:
         finished = self.store.finished()
         if name not in finished:  # it failed
             return
-        references = self.store.references_of(name)
-        if references and not self.store.is_compared(name, references):
-            gone = [other for other in (name, *references) if not self.store.weights(other).exists()]
-            if gone:
-                self.progress.say(f"{name} is not compared: the weights of {gone[0]} were removed.")
-                return
+        if self.store.comparable(name):
             with self.store.locks.claim(f"compare.{name}") as claim:
-                if claim is not None and not self.store.is_compared(name, references):
+                if claim is not None and (references := self.store.comparable(name)):
                     self._compare_with(name, finished[name]["seed"], references)
+        every, known = self.store.references_of(name), self.store.compared_with(name)
+        gone = [other for other in (name, *every) if not self.store.weights(other).exists()]
+        if gone and set(every) - set(known):
+            with_all = "with every retrained model" if known else "with retrained models"
+            self.progress.say(f"{name} is not compared {with_all}: the weights of {gone[0]} were removed.")
         if self.keep != "all" and finished[name]["method"] != "retrain" and self._is_final(name):
             self.store.drop_weights(name)
 
@@ -104,9 +105,8 @@ class Comparisons:
         self.store.note_time(f"compare.{name}", time.monotonic() - begun)
 
     def _is_final(self, name: str) -> bool:
-        """Tell whether a cell is compared with every retrained model that there will be."""
-        references = self.store.references_of(name)
-        return self.references_are_there() and (not references or self.store.is_compared(name, references))
+        """Tell whether a cell is compared with every retrained model that there will be, as far as it can be."""
+        return self.references_are_there() and not self.store.comparable(name)
 
     def _model(self, name: str) -> nn.Module:
         return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()

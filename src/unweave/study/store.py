@@ -45,7 +45,7 @@ class Store:
     def create(cls, folder: Path, benchmark: str, *, options: Mapping[str, Any] | None = None) -> Store:
         """Open a study's folder for writing, or make it. A folder with other content is refused."""
         store = cls(folder)
-        options = dict(options or {})
+        options = json.loads(json.dumps(dict(options or {})))  # as they are read again: a tuple comes back as a list
         begun = {"cells", "failed", "models", "locks", "study.json.partial"}  # by another process, just now
         # Listed before it is looked for: whatever else such a process writes, it writes after this.
         others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
@@ -228,23 +228,26 @@ class Store:
         return found
 
     def references_of(self, name: str) -> list[str]:
-        """Return the retrained models that a cell is compared with: all, but not itself."""
-        return [other for other in self.finished("retrain") if other != name]
+        """Return the retrained models that a cell is compared with: all, but not itself.
+
+        Those that were trained otherwise than the benchmark says count where there are no others.
+        """
+        found = {other: cell["variant"] for other, cell in self.finished("retrain").items() if other != name}
+        return [other for other, variant in found.items() if not variant] or list(found)
 
     def not_compared(self, cells: Iterable[Cell]) -> list[str]:
         """Return the names of finished cells that are still to be compared with retrained models, and can be."""
-        found = []
-        for name in [cell.name for cell in cells if self.is_done(cell)]:
-            references = self.references_of(name)
-            weights_are_there = all(self.weights(other).exists() for other in (name, *references))
-            if references and weights_are_there and not self.is_compared(name, references):
-                found.append(name)
-        return found
+        return [cell.name for cell in cells if self.is_done(cell) and self.comparable(cell.name)]
 
-    def is_compared(self, name: str, references: list[str]) -> bool:
-        """Tell whether a cell has been scored beside these retrained models."""
+    def comparable(self, name: str) -> list[str]:
+        """Return what a cell is to be compared with: the retrained models that have weights, if any is new to it."""
+        there = [other for other in self.references_of(name) if self.weights(other).exists()]
+        return there if set(there) - set(self.compared_with(name)) and self.weights(name).exists() else []
+
+    def compared_with(self, name: str) -> list[str]:
+        """Return the retrained models that a cell has been scored beside."""
         path = self.cells / name / COMPARISON
-        return path.exists() and bool(_of_cell(path)["references"] == references)
+        return list(_of_cell(path)["references"]) if path.exists() else []
 
     def write_comparison(self, name: str, references: list[str], scores: dict[str, Any]) -> None:
         """Keep a cell's scores beside these retrained models."""
