@@ -257,11 +257,12 @@ def test_what_is_not_finite_is_left_out(tmp_path):
 
 
 def test_no_number_is_cut_on_a_narrow_terminal(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
     two_studies(tmp_path)
-    done = CliRunner(env={"COLUMNS": "40"}).invoke(app.app, ["compare", *(str(tmp_path / name) for name in FORGET)])
-    assert done.exit_code == 0, done.output
-    columns = {len(line.split()) for line in done.stdout.splitlines() if line.startswith(("two-stage", "unweave"))}
-    assert len(columns) == 1
-    assert "0.9" in done.stdout
-    assert "…" not in done.stdout
+    shown = {}
+    for width in (40, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = CliRunner().invoke(app.app, ["compare", *(str(tmp_path / name) for name in FORGET)])
+        assert done.exit_code == 0, done.output
+        shown[width] = [line.split() for line in done.stdout.splitlines() if line.startswith(("two-stage", "unweave"))]
+    assert len(shown[40]) == 3
+    assert shown[40] == shown[200]

@@ -50,6 +50,8 @@ from unweave.study import (
     run_workers,
 )
 
+WIDEST = 10_000  # columns of a terminal, to measure a table without its bounds
+
 
 @app.command()
 def study(
@@ -256,8 +258,10 @@ def compare_studies(
         return
     for grid in tables:
         table = grid_table(grid)
-        # Wider than the terminal, if need be: a number must not be cut.
-        out_console.print(table, width=max(out_console.width, out_console.measure(table).minimum), crop=False)
+        needed = out_console.measure(table, options=out_console.options.update(max_width=WIDEST)).minimum
+        if needed > out_console.width:  # a number must not be cut
+            table.width = needed
+        out_console.print(table, crop=False)
         out_console.print()
     if out is not None:
         out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)
