@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -307,6 +308,17 @@ def test_a_view_that_runs_backwards_is_taken():
     inputs = np.arange(12, dtype=np.float32).reshape(6, 2)[::-1]
     split = Split((inputs, [0, 1, 0, 1, 0, 1]), forget=[0], adjacent=[1])
     assert split.samples.read(torch.tensor([0]))[0].tolist() == [[10.0, 11.0]]
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, np.array, torch.tensor, lambda labels: pd.Series(labels, index=range(9, 3, -1))]
+)
+def test_labels_come_in_any_column(kind):
+    split = Split((torch.zeros(6, 2), kind([0, 1, 0, 1, 0, 1])), forget=[0], adjacent=[2])
+    assert len(split.samples) == 6
+    assert split.samples.labels().tolist() == [0, 1, 0, 1, 0, 1]
+    mapping = Split({"x": torch.zeros(6, 2), "labels": kind([0, 1, 0, 1, 0, 1])}, forget=[0], adjacent=[2])
+    assert mapping.samples.labels().tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_texts_as_labels_are_named():

@@ -63,8 +63,13 @@ def as_dataset(data: Any) -> Any:
 
 def _are_columns(data: Sequence[Any]) -> bool:
     """Tell whether these are whole columns: tensors or arrays, of which one may be a list, as labels often are."""
-    whole = [isinstance(column, Tensor | np.ndarray) for column in data]
-    return any(whole) and all(is_whole or isinstance(c, list) for is_whole, c in zip(whole, data, strict=True))
+    whole = [isinstance(column, Tensor | np.ndarray) or _is_series(column) for column in data]
+    return any(whole) and all(is_whole or isinstance(c, list | tuple) for is_whole, c in zip(whole, data, strict=True))
+
+
+def _is_series(column: Any) -> bool:
+    """Tell whether it is a column of pandas, without importing that."""
+    return type(column).__module__.partition(".")[0] == "pandas" and getattr(column, "ndim", 0) == 1
 
 
 def label_column(dataset: Any) -> str | None:
@@ -93,6 +98,8 @@ def stacked(samples: list[Any]) -> Any:
 
 
 def _tensor(name: str, value: Any) -> Any:
+    if _is_series(value):
+        value = np.array(value)
     if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
         value = value.copy()  # torch has no negative strides
     try:

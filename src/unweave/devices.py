@@ -23,7 +23,7 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
     are left as they were. So are buffers that a model writes even in evaluation mode, such as a counter.
     """
     written = [
-        (module, name, buffer, buffer.clone())
+        (module, name, buffer, buffer.clone(), _version(buffer))
         for module in model.modules()
         for name, buffer in module.named_buffers(recurse=False)
         if buffer.numel() <= MOST
@@ -38,11 +38,17 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
             yield
     finally:
         model.to(home)
-        for module, name, buffer, value in written:
-            buffer.data = value
-            module._buffers[name] = buffer
+        for module, name, buffer, value, version in written:
+            if module._buffers.get(name) is not buffer or version is None or _version(buffer) != version:
+                buffer.data = value
+                module._buffers[name] = buffer
         for module, mode in modes:
             module.training = mode
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """Return what changes whenever a tensor is written to; nothing counts that where it was made for inference."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

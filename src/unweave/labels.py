@@ -36,6 +36,8 @@ def labels_of(data: Data) -> Tensor:
 
 def as_labels(labels: Any) -> Tensor:
     """Return labels as a tensor, or say what they are instead of numbers."""
+    if hasattr(labels, "to_numpy"):  # a column of pandas
+        labels = labels.to_numpy(copy=True)  # which torch may write to
     try:
         return torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
