@@ -198,6 +198,46 @@ def test_distances_of_weights_do_not_wrap_around():
     assert weight_distance(first, second) == pytest.approx(2**0.5)
 
 
+@pytest.mark.parametrize("after", [lambda z: z.log_softmax(1), lambda z: z / 4, lambda z: 5 * torch.tanh(z / 5)])
+def test_what_is_done_to_logits_afterwards_does_not_hide_the_head(data, after):
+    class Softened(nn.Sequential):
+        def forward(self, x):
+            return after(super().forward(x))
+
+    model = Softened(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    found = features(model, Samples(data), torch.arange(10), device="cpu")
+    assert torch.allclose(found, model[1](model[0](data[0][:10])))
+
+
+def test_a_scripted_model_can_be_examined(data):
+    model = torch.jit.script(nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval())
+    evaluate(model, Split(data, **PARTS), resamples=0, device="cpu")
+
+
+class Growing(nn.Linear):
+    """Has a table that grows with the longest batch, and remembers how long it is, as rotary embeddings do."""
+
+    def __init__(self):
+        super().__init__(5, 3)
+        self.register_buffer("table", torch.zeros(2, 3), persistent=False)
+        self.length = 2
+
+    def forward(self, x):
+        if len(x) > self.length:
+            self.table, self.length = torch.zeros(len(x), 3), len(x)
+        return super().forward(x) + self.table[: len(x)]
+
+
+def test_a_table_that_grew_is_not_cut_again(data):
+    model, split = Growing(), Split(data, **PARTS)
+    first, second = (evaluate(model, split, resamples=0, device="cpu")["train"]["remote"]["loss"] for _ in range(2))
+    assert first == second
+
+
+def test_a_state_that_is_no_tensor_does_no_harm_where_nothing_is_kept(data):
+    unlearn(Extra(5, 3), Split(data, **PARTS), "ft", epochs=1, device="cpu", limits=None)
+
+
 # Data
 
 
@@ -247,6 +287,31 @@ def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
     fresh = Split(sentences(model), **PARTS)
     unlearn(model, fresh, "ft", epochs=1, device="cpu", progress=False)
     assert fresh.samples.cut_padding is cut
+
+
+def test_padding_that_a_later_model_needs_stays():
+    torch.manual_seed(0)
+    first, second = Masked(), Mean()
+    split = Split(sentences(second), **PARTS)
+    evaluate(first, split, resamples=0, device="cpu")
+    scores = evaluate(second, split, resamples=0, device="cpu")
+    assert {scores["train"][subset]["accuracy"] for subset in PARTS} == {1.0}
+
+
+def test_a_loss_of_several_samples_leaves_the_padding():
+    def contrastive(model, batch):
+        outputs = model(batch["input_ids"], batch["attention_mask"])
+        assert len(outputs) > 1
+        return functional.cross_entropy(outputs - outputs.mean(0), batch["labels"], reduction="none")
+
+    split = Split(sentences(Masked()), **PARTS)
+    unlearn(Masked(), split, "ft", loss=contrastive, epochs=1, device="cpu", limits=None)
+    assert split.samples.cut_padding is False
+
+
+def test_a_text_beside_the_labels_is_left_out():
+    samples = [{"x": torch.zeros(2), "label": "cat", "labels": 1}] * 4
+    assert Split(samples, forget=[0], adjacent=[1]).samples.labels().tolist() == [1] * 4
 
 
 class Faces:
@@ -436,6 +501,9 @@ def test_a_run_is_examined_with_what_its_folder_knows(tmp_path, monkeypatch):
 
     model, split, _ = own_mine.load()
     unlearn(model, split, "unweave", epochs=1, least_steps=0, out="run", device="cpu", limits=None)
+    own = Method(name="mine", summary="", settings=Settings, phases=lambda settings: [Push("up", 0.1)])
+    unlearn(model, split, own, out="other", device="cpu", limits=None)
+    assert load_subject(tmp_path / "other", source="own_mine:load").method == "original"
     subject = load_subject(tmp_path / "run", source="own_mine:load")
     assert (subject.method, subject.settings["epochs"]) == ("unweave", 1)
     with pytest.raises(UsageError, match="another split than own_mine:other returns"):

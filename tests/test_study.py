@@ -665,6 +665,10 @@ def test_a_grid_of_methods_leaves_what_they_are_measured_by_alone(tmp_path):
     store = run_study(tiny(), [*cells, *own], tmp_path / "s", device="cpu")
     found = {tuple(store.compared_with(name)) for name in store.finished("ft")}
     assert found == {("retrain.seed-0", "retrain.seed-1")}
+    assert store.compared_with("retrain.seed-0") == ["retrain.seed-1"]
+    shutil.rmtree(store.cells / "retrain.seed-1")
+    assert store.references_of("retrain.seed-0") == []
+    assert store.comparable("ft.epochs=1.seed-0") == ["retrain.seed-0"]  # what is gone counts no more
 
 
 def test_what_can_still_be_compared_is_and_weights_go_all_the_same(tmp_path):

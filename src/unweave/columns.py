@@ -83,7 +83,7 @@ def label_column(dataset: Any) -> str | None:
 def stacked(samples: list[Any]) -> Any:
     """Stack samples; in mappings, call ``label`` ``labels`` and leave text out, as Hugging Face collators do."""
     if isinstance(samples[0], Mapping):
-        named = ("label", "labels")  # texts there are refused as labels, not left out
+        named = ("labels",) if "labels" in samples[0] else ("label",)  # texts there are refused, not left out
         names = [name for name, value in samples[0].items() if name in named or not isinstance(value, str | bytes)]
         samples = [
             {"labels" if name == "label" else name: _tensor(name, sample[name]) for name in names} for sample in samples

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
+from weakref import WeakSet
 
 import psutil
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unweave import exchange, processes
 from unweave.columns import Columns, as_dataset, label_column, stacked
@@ -26,6 +28,7 @@ from unweave.randomness import own_random_numbers, seed_host
 from unweave.trees import byte_size, has_one_each, same, shapes
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
+Run: TypeAlias = Callable[[nn.Module, Data], Tensor]
 KeepData = Literal["auto", "device", "host"]
 FEW = 16  # samples, of which the shortest tells whether a model needs the padding
 READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
@@ -81,6 +84,7 @@ class Samples:
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self.cut_padding: bool | None = None
+        self._asked: WeakSet[nn.Module] = WeakSet()
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies = False
@@ -179,25 +183,30 @@ class Samples:
         shelf = self._shelf(device)
         return None if shelf is None or self.cut_padding is False else shelf.lengths
 
-    def settle_padding(self, run: Callable[[Data], Tensor], rows: Tensor, device: torch.device) -> None:
-        """Find out whether a model says the same of a sample without its padding, if that was not settled before.
+    def is_settled(self, model: nn.Module) -> bool:
+        """Tell whether it is known of this model whether padding may be cut."""
+        return self.cut_padding is False or model in self._asked
 
-        ``run`` returns what the model says of a batch on the device.
+    def settle_padding(self, model: nn.Module, run: Run, rows: Tensor, device: torch.device) -> None:
+        """Find out whether a model says the same of a sample without its padding, if it was not asked before.
+
+        ``run`` returns what the model, which is on the device, says of a batch. Where one model needs the padding, it
+        stays for all.
         """
-        if self.cut_padding is not None or len(rows) == 0:
+        if self.is_settled(model) or len(rows) == 0:
             return
+        self._asked.add(model)
         some = rows.cpu()[torch.linspace(0, len(rows) - 1, min(FEW, len(rows))).long()]
         with own_random_numbers():  # a transform may draw from the global generators
             read = [(row, token_lengths(self.read(row[None]))) for row in some]
         found = [(int(lengths), int(row)) for row, lengths in read if lengths is not None]
-        if not found:
-            self.cut_padding = True  # there is none
+        if not found:  # there is none
             return
         length, row = min(found)
         whole = self.read(torch.tensor([row]))
         cut = trimmed(whole, length)
         if shapes(whole) != shapes(cut):
-            self.cut_padding = agree(run, to_device(whole, device), to_device(cut, device))
+            self.cut_padding = agree(partial(run, model), to_device(whole, device), to_device(cut, device))
 
     def batch(
         self,

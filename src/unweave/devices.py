@@ -23,10 +23,11 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
     are left as they were. So are buffers that a model writes even in evaluation mode, such as a counter.
     """
     written = [
-        (module, name, buffer, buffer.clone(), _version(buffer))
+        (module, name, buffer, buffer.clone(), buffer._version)
         for module in model.modules()
+        if not isinstance(module, torch.jit.ScriptModule)
         for name, buffer in module.named_buffers(recurse=False)
-        if buffer.numel() <= MOST
+        if buffer.numel() <= MOST and not buffer.is_inference()  # which nothing may write to, nor counts that
     ]
     modes = [(module, module.training) for module in model.modules()]
     first = next(iter(model.parameters()), None)
@@ -39,16 +40,14 @@ def reading(model: nn.Module, device: torch.device) -> Iterator[None]:
     finally:
         model.to(home)
         for module, name, buffer, value, version in written:
-            if module._buffers.get(name) is not buffer or version is None or _version(buffer) != version:
-                buffer.data = value
+            now = module._buffers.get(name)
+            if now is None or now.shape != value.shape:  # a table that grew: the module may count on it
+                continue
+            if now is not buffer or buffer._version != version:
+                buffer.data.copy_(value)
                 module._buffers[name] = buffer
         for module, mode in modes:
             module.training = mode
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """Return what changes whenever a tensor is written to; nothing counts that where it was made for inference."""
-    return None if tensor.is_inference() else tensor._version
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

@@ -20,6 +20,8 @@ from unweave.devices import pick_device, reading
 from unweave.errors import UsageError
 from unweave.losses import logits
 
+FEW = 16  # samples that tell which layer the logits come from
+
 
 def features(
     model: nn.Module,
@@ -49,13 +51,14 @@ def features(
         seen.append(inputs[0].flatten(1).float().cpu())
 
     with reading(model, where):
-        hooks = [m.register_forward_hook(note_order) for m in model.modules() if isinstance(m, nn.Linear)]
+        linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # also adapted ones
+        hooks = [module.register_forward_hook(note_order) for module in linear]
         try:
-            said = logits(model, samples.batch(rows[:1], where).data)
+            said = logits(model, samples.batch(rows[:FEW], where).data)
         finally:
             for hook in hooks:
                 hook.remove()
-        heads = [module for module, output in order if output.shape == said.shape and _alike(output, said)]
+        heads = [module for module, output in order if _leads_to(output, said)]
         if not heads:
             raise UsageError(
                 "The model has no linear layer whose outputs are its logits, so its penultimate features are "
@@ -73,8 +76,16 @@ def features(
     return found
 
 
-def _alike(output: Tensor, said: Tensor) -> bool:
-    return torch.allclose(output.float(), said.float(), rtol=1e-4, atol=1e-4)
+def _leads_to(output: Tensor, said: Tensor) -> bool:
+    """Tell whether a layer's outputs rank the classes of every sample as the logits do, at one of its places at least.
+
+    Logits may be scaled, bounded or normalised after it.
+    """
+    if output.shape[-1:] != said.shape[-1:] or output.numel() % said.numel():
+        return False
+    places = output.reshape(len(said), -1, said.shape[-1])
+    alike = (places.argsort(dim=-1) == said.argsort(dim=-1)[:, None]).all(dim=-1)
+    return bool(alike.any(dim=1).all())
 
 
 def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tuple[Tensor, Tensor]:

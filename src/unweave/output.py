@@ -288,7 +288,7 @@ def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
         good = error.good.weights if isinstance(error, CollapseError) and error.good else None
         worked_out = folder.worked_out if folder else None
         kept = folder.abandon(worked_out.state_dict() if worked_out else good) if folder else None
-        if kept and worked_out and isinstance(error, UsageError | RunError):
+        if kept and worked_out and kept.name == LAST_GOOD and isinstance(error, UsageError | RunError):
             error.args = (f"{error} All steps had been taken; the unlearned weights are in {kept}.",)
         elif kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)

@@ -168,7 +168,7 @@ def unlearn(
     require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_seed(seed)
     chosen = find_method(method)
-    _require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out)
+    _require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits))
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
@@ -283,6 +283,8 @@ def _is_other(judge: Split | None, split: Split) -> bool:
 def _copied(model: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(model)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:  # of torch, where a tensor is the outcome of a computation
         raise UsageError(
             "The model cannot be copied, for it holds a tensor that came out of a computation with gradient: an "
@@ -291,9 +293,11 @@ def _copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def _require_use(method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any) -> None:
+def _require_use(
+    method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
+) -> None:
     """Refuse arguments that cannot be used, or would not be."""
-    _require_state(model)
+    _require_state(model, kept=kept)
     _require_loss(loss)
     if not torch.is_grad_enabled():
         raise UsageError(
@@ -307,20 +311,22 @@ def _require_use(method: Method, model: nn.Module, *, loss: Any, initial: Any, r
         raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
 
 
-def _require_state(model: nn.Module) -> None:
+def _require_state(model: nn.Module, *, kept: bool) -> None:
+    """Refuse weights without values and, where weights are kept on the way, what is none."""
     state = model.state_dict()
-    if extra := [name for name, value in state.items() if not isinstance(value, torch.Tensor)]:
+    extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
+    if extra and kept:
         raise UsageError(
             f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
             "back. Make what get_extra_state returns a tensor."
         )
-    if any(tensor.is_meta for tensor in state.values()):
+    if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
         raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
 
 
 def _require_loss(loss: Any) -> None:
     where = loss.__module__ if hasattr(loss, "__name__") else type(loss).__module__
-    if not callable(loss) or str(where).startswith("torch."):
+    if not callable(loss) or str(where).startswith("torch.nn."):
         raise UsageError(
             "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
             "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."

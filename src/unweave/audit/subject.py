@@ -16,7 +16,7 @@ from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
 from unweave.forms import COUNT, OBJECT, TEXT, require_form
-from unweave.methods import find_method
+from unweave.methods import all_methods, find_method
 from unweave.output import WEIGHTS, between_stages, load_weights
 from unweave.record import SPLIT, TEST_SPLIT
 from unweave.split import Split
@@ -82,9 +82,9 @@ def load_subject(
         train, test = _other_splits(source, train, test, split=split, test_split=test_split)
         if "split" in config and config["split"] != train.hash and split is None:
             raise UsageError(f"{path} was made with another split than {source} returns. Give it with --split.")
-        by = find_method(method or config.get("method", "original"))
-        known = config.get("method") == by.name
-        settings = by.configure(config.get("settings", {}) if known else {}).to_dict()
+        said = config.get("method", "original")
+        by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
+        settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
         between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
         return Subject(
             model=load_weights(model, path) if path else model,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -125,10 +124,10 @@ class Workbench:
 
     def settle_padding(self, rows: Tensor) -> None:
         """See whether padding may be cut before samples are taken in batches."""
-        if self.split.samples.cut_padding is None:
-            run = partial(try_on if self.own_loss else self.loss, self.model)
+        if not self.split.samples.is_settled(self.model):
             with reading(self.model, self.device):
-                self.split.samples.settle_padding(run, rows, self.device)
+                run = try_on if self.own_loss else self.loss
+                self.split.samples.settle_padding(self.model, run, rows, self.device)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""
@@ -228,14 +227,14 @@ class Workbench:
         """Return the trained weights, and those that a trained adapter, such as LoRA's, is added to.
 
         Steps that are measured by the weights are measured by these: an adapter begins at zero, and how much it changes
-        is seen beside the layer that it belongs to. Weights that are no floating-point numbers are left out.
+        is seen beside the layer that it belongs to. Weights of a byte or less, no numbers by themselves, are left out.
         """
-        weights: list[Tensor] = list(self.parameters)
+        weights: dict[int, Tensor] = {id(parameter): parameter for parameter in self.parameters}
         for module in self.model.modules():
             base = getattr(module, "base_layer", None)  # so peft calls it
             if isinstance(base, nn.Module) and any(parameter.requires_grad for parameter in module.parameters()):
-                weights += [w for w in base.parameters() if w.is_floating_point() and not w.requires_grad]
-        return [weight.detach() for weight in weights]
+                weights |= {id(w): w for w in base.parameters() if w.is_floating_point() and w.itemsize > 1}
+        return [weight.detach() for weight in weights.values()]
 
     def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
         """Return the gradient of the sum of the objectives over all processes, one tensor per trainable parameter.

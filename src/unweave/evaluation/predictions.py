@@ -206,6 +206,9 @@ def predict(
     samples.keep(mine, where)
     size = batch_size or BATCH_SIZE.get(where.type, 512)
     found, labels = [], []
+    if not samples.is_settled(model):
+        with reading(model, where):
+            samples.settle_padding(model, try_on, rows, where)
     with (
         reading(model, where),
         channels_last(model, where),
@@ -213,7 +216,6 @@ def predict(
         fast_products(where, chosen),
         autocast(where, chosen),
     ):
-        samples.settle_padding(lambda data: try_on(model, data), rows, where)
         done = 0
         while done < len(mine):
             try:

@@ -232,8 +232,9 @@ class Store:
 
         Those that were trained otherwise than the benchmark says count where there are no others.
         """
-        found = {other: cell["variant"] for other, cell in self.finished("retrain").items() if other != name}
-        return [other for other, variant in found.items() if not variant] or list(found)
+        found = {other: cell["variant"] for other, cell in self.finished("retrain").items()}
+        plain = [other for other, variant in found.items() if not variant]
+        return [other for other in plain or found if other != name]
 
     def not_compared(self, cells: Iterable[Cell]) -> list[str]:
         """Return the names of finished cells that are still to be compared with retrained models, and can be."""
@@ -241,8 +242,10 @@ class Store:
 
     def comparable(self, name: str) -> list[str]:
         """Return what a cell is to be compared with: the retrained models that have weights, if any is new to it."""
-        there = [other for other in self.references_of(name) if self.weights(other).exists()]
-        return there if set(there) - set(self.compared_with(name)) and self.weights(name).exists() else []
+        every, known = self.references_of(name), set(self.compared_with(name))
+        there = [other for other in every if self.weights(other).exists()]
+        is_behind = bool(set(there) - known or known - set(every))
+        return there if is_behind and self.weights(name).exists() else []
 
     def compared_with(self, name: str) -> list[str]:
         """Return the retrained models that a cell has been scored beside."""

@@ -19,6 +19,7 @@ from unweave.engine.precision import Precision
 from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look, Watch
 from unweave.files import Lock
+from unweave.output import LAST_GOOD
 from unweave.provenance import provenance
 from unweave.run import Result, remove_folder, unfinished, unlearn
 from unweave.settings import Settings
@@ -196,6 +197,9 @@ class Work:
             raise
         except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
             self.store.note_failure(cell, error)
+            work = unfinished(self.store.run_folder(cell))
+            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would only come to the same
+                remove_folder(work)
             self.progress.end(cell.name, failed=True)
             return
         self.store.forget_failure(cell)
