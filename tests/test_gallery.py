@@ -16,7 +16,7 @@ import pytest
 from unweave.report import compare, grids, read_results
 from unweave.report.formats import comma_separated
 from unweave.study import PRESETS
-from unweave.study.store import COLUMNS
+from unweave.study.table import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, GALLERY = ROOT / "results" / "digits" / "all", ROOT / "docs" / "gallery" / "digits"

@@ -25,7 +25,7 @@ from unweave.output import unfinished
 from unweave.study import PRESETS, Cell, Store, describe_preset, each_once, find_presets, plan, preset_cells, run_study
 from unweave.study.adjacency import regroup
 from unweave.study.originals import take_originals
-from unweave.study.store import COLUMNS
+from unweave.study.table import COLUMNS
 
 
 def table(folder):

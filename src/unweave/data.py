@@ -10,27 +10,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 from weakref import WeakSet
 
 import psutil
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unweave import exchange, processes
 from unweave.columns import Columns, as_dataset, label_column, stacked
 from unweave.errors import UsageError, unknown
 from unweave.labels import Data, as_labels, class_labels, labels_of, require_known_labels
 from unweave.loading import Order, Shelf, stream, to_device, worker_count
-from unweave.padding import agree, token_lengths, trimmed
+from unweave.padding import token_lengths, trimmed
 from unweave.randomness import own_random_numbers, seed_host
-from unweave.trees import byte_size, has_one_each, same, shapes
+from unweave.trees import byte_size, has_one_each, same
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
-Run: TypeAlias = Callable[[nn.Module, Data], Tensor]
 KeepData = Literal["auto", "device", "host"]
-FEW = 16  # samples, of which the shortest tells whether a model needs the padding
 READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
 
 
@@ -84,7 +81,7 @@ class Samples:
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self.cut_padding: bool | None = None
-        self._asked: WeakSet[nn.Module] = WeakSet()
+        self.asked: WeakSet[Any] = WeakSet()  # models of which it is known whether they need the padding
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies = False
@@ -151,9 +148,7 @@ class Samples:
 
     def keep(self, rows: Tensor, device: torch.device) -> None:
         """Read these samples onto the device now, if they fit there and never vary."""
-        if self.keep_data not in get_args(KeepData):
-            raise unknown("keep_data", self.keep_data, get_args(KeepData))
-        if self.keep_data == "host":
+        if as_keep_data(self.keep_data) == "host":
             return
         if self.varies(rows):
             self._shelves = dict.fromkeys([*self._shelves, device])  # what was kept so far is no more
@@ -182,31 +177,6 @@ class Samples:
         """Return the number of tokens of every sample, on the host, where samples with padding are kept."""
         shelf = self._shelf(device)
         return None if shelf is None or self.cut_padding is False else shelf.lengths
-
-    def is_settled(self, model: nn.Module) -> bool:
-        """Tell whether it is known of this model whether padding may be cut."""
-        return self.cut_padding is False or model in self._asked
-
-    def settle_padding(self, model: nn.Module, run: Run, rows: Tensor, device: torch.device) -> None:
-        """Find out whether a model says the same of a sample without its padding, if it was not asked before.
-
-        ``run`` returns what the model, which is on the device, says of a batch. Where one model needs the padding, it
-        stays for all.
-        """
-        if self.is_settled(model) or len(rows) == 0:
-            return
-        self._asked.add(model)
-        some = rows.cpu()[torch.linspace(0, len(rows) - 1, min(FEW, len(rows))).long()]
-        with own_random_numbers():  # a transform may draw from the global generators
-            read = [(row, token_lengths(self.read(row[None]))) for row in some]
-        found = [(int(lengths), int(row)) for row, lengths in read if lengths is not None]
-        if not found:  # there is none
-            return
-        length, row = min(found)
-        whole = self.read(torch.tensor([row]))
-        cut = trimmed(whole, length)
-        if shapes(whole) != shapes(cut):
-            self.cut_padding = agree(partial(run, model), to_device(whole, device), to_device(cut, device))
 
     def batch(
         self,
@@ -262,6 +232,14 @@ class Samples:
             return None
         whole = self.dataset.data if isinstance(self.dataset, Columns) else None
         return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))
+
+
+def as_keep_data(word: str) -> KeepData:
+    """Return the choice that a word is, or refuse it."""
+    if word not in get_args(KeepData):
+        raise unknown("keep_data", word, get_args(KeepData))
+    choice: KeepData = next(choice for choice in get_args(KeepData) if choice == word)
+    return choice
 
 
 def _room(device: torch.device) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 
 MASK = "attention_mask"
 TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
-ROUNDING = 1e-3  # between two ways to compute logits in float32; its root for shorter numbers
 MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
 
 
@@ -25,21 +24,6 @@ def token_lengths(data: Any) -> Tensor | None:
         return None
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     return ((mask != 0) * places).amax(dim=1).cpu()
-
-
-def agree(run: Callable[[Any], Tensor], whole: Any, cut: Any) -> bool:
-    """Tell whether a model says the same of a sample with and without its padding, but for rounding.
-
-    Where it cannot be asked, as with a loss of several samples, it is not known to.
-    """
-    try:
-        said, again = run(whole), run(cut)
-    except Exception:  # a model that wants one length, or whatever a loss of the user's raises
-        return False
-    if not isinstance(said, Tensor) or not isinstance(again, Tensor) or said.shape != again.shape:
-        return False
-    rounding = ROUNDING if said.dtype in (torch.float32, torch.float64) else ROUNDING**0.5
-    return torch.allclose(said.float(), again.float(), rtol=rounding, atol=rounding)
 
 
 def trimmed(data: Any, longest: int) -> Any:

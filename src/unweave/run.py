@@ -14,10 +14,10 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from unweave import processes, sharding
+from unweave import sharding
+from unweave.arguments import aims_at_retraining, check_reference, check_request, copied, require_use
 from unweave.engine import (
     Checkpoints,
-    Computing,
     Cost,
     Guard,
     History,
@@ -37,11 +37,10 @@ from unweave.evaluation.certificate import target_of
 from unweave.evaluation.watch import Watcher
 from unweave.losses import Loss, cross_entropy
 from unweave.methods import Method, find_method
-from unweave.methods.reference import Reference, describe_reference, require_reference
+from unweave.methods.reference import Reference, describe_reference
 from unweave.output import (
     OutputFolder,
     between_stages,
-    check_folder,
     left_in_order,
     load_weights,
     refuse_existing,
@@ -56,8 +55,6 @@ from unweave.tracking import check_trackers, tracked
 
 __all__ = [
     "Result",
-    "check_reference",
-    "check_request",
     "load_weights",
     "refuse_existing",
     "remove_folder",
@@ -168,7 +165,7 @@ def unlearn(
     require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_seed(seed)
     chosen = find_method(method)
-    _require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits))
+    require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits))
     configured = chosen.configure(settings, profile=profile)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
@@ -190,7 +187,7 @@ def unlearn(
         **({"loss": _name(loss)} if loss is not cross_entropy else {}),
         **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
-        **({"reference": describe_reference(reference)} if _aims_at_retraining(configured) else {}),
+        **({"reference": describe_reference(reference)} if aims_at_retraining(configured) else {}),
         **({"judged_on": judge.hash} if judge and _is_other(judge, split) else {}),
         **({"watch": asdict(watch)} if watch else {}),
         **({"request": asked.id} if asked else {}),
@@ -200,7 +197,7 @@ def unlearn(
     phases = list(chosen.phases(configured))
     cut = sharding.is_wanted(shard)
     bench = Workbench(
-        model if cut else _copied(model).to(where),
+        model if cut else copied(model).to(where),
         split,
         device=where,
         loss=loss,
@@ -280,76 +277,9 @@ def _is_other(judge: Split | None, split: Split) -> bool:
     return judge is not None and (judge != split or judge.samples is not split.samples)
 
 
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:  # of torch, where a tensor is the outcome of a computation
-        raise UsageError(
-            "The model cannot be copied, for it holds a tensor that came out of a computation with gradient: an "
-            "activation that it keeps, or the weights of torch.nn.utils.weight_norm (parametrizations.weight_norm can "
-            f"be copied). {str(error).partition('.')[0]}."
-        ) from error
-
-
-def _require_use(
-    method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
-) -> None:
-    """Refuse arguments that cannot be used, or would not be."""
-    _require_state(model, kept=kept)
-    _require_loss(loss)
-    if not torch.is_grad_enabled():
-        raise UsageError(
-            "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
-        )
-    if loss is not cross_entropy and not method.takes_loss:
-        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
-    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
-        raise UsageError("initial= must be a function that returns the model as it was before training.")
-    if resume and out is None:
-        raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
-
-
-def _require_state(model: nn.Module, *, kept: bool) -> None:
-    """Refuse weights without values and, where weights are kept on the way, what is none."""
-    state = model.state_dict()
-    extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
-    if extra and kept:
-        raise UsageError(
-            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
-            "back. Make what get_extra_state returns a tensor."
-        )
-    if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
-        raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
-
-
-def _require_loss(loss: Any) -> None:
-    where = loss.__module__ if hasattr(loss, "__name__") else type(loss).__module__
-    if not callable(loss) or str(where).startswith("torch.nn."):
-        raise UsageError(
-            "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
-            "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."
-        )
-
-
 def _name(loss: Loss) -> str:
     """Return by which name a loss is known again; what it computes, nobody can tell."""
     return f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
-
-
-def check_reference(reference: Any, settings: Settings) -> None:
-    """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
-    if reference is None and not _aims_at_retraining(settings):
-        return
-    require_reference(reference)
-    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
-    if not is_made_on_demand and not _aims_at_retraining(settings):
-        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
-
-
-def _aims_at_retraining(settings: Settings) -> bool:
-    return getattr(settings, "goal", None) == "retrain"
 
 
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
@@ -381,18 +311,3 @@ def _between(
 
 def _indented(content: Any) -> str:
     return json.dumps(content, indent=2) + "\n"
-
-
-def check_request(
-    *,
-    device: str | torch.device | None,
-    precision: Precision,
-    compile: Compile = "auto",
-    out: str | os.PathLike[str] | None,
-    resume: bool,
-) -> torch.device:
-    """Refuse what cannot work before any work is done; return the device."""
-    where = Computing(device=device, precision=precision, compile=compile).check()
-    if out is not None:
-        processes.first(lambda: check_folder(Path(out), resume=resume))
-    return where

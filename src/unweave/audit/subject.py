@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from unweave.benchmarks import Benchmark, find_benchmark
-from unweave.benchmarks.networks import import_here
+from unweave.benchmarks.networks import function_named
 from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
 from unweave.files import read_json
@@ -198,9 +198,8 @@ def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mappi
 
 
 def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
-    module, colon, function = source.partition(":")
     try:
-        found = getattr(import_here(module), function)() if colon else None
+        found = function_named(source)() if ":" in source else None
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"{source} cannot be called: {error}") from error
     kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))

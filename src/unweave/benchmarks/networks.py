@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,19 +166,18 @@ def need(module: str) -> Any:
         raise UsageError(f"This model needs the package {package}: pip install {package} ({error}).") from error
 
 
-def import_here(module: str) -> Any:
-    """Import a module of the user's, who has it in the current folder or installed."""
+def function_named(source: str) -> Any:
+    """Return what ``module:function`` names, of a module that the user has in the current folder or installed."""
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:  # an installed command, other than `python -m`, does not look there
         sys.path.append(here)
-    return importlib.import_module(module)
+    return pkgutil.resolve_name(source)
 
 
 def _call(source: str, classes: int) -> nn.Module:
-    module, _, function = source.partition(":")
     try:
-        model = getattr(import_here(module), function)(classes)
-    except (ImportError, AttributeError, TypeError) as error:
+        model = function_named(source)(classes)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"The model {source!r} cannot be made: {error}") from error
     if not isinstance(model, nn.Module):
         raise UsageError(f"{source} returned {type(model).__name__}, but must return a torch nn.Module.")

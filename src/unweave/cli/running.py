@@ -12,6 +12,7 @@ from torch import nn
 
 from unweave import processes
 from unweave._version import __version__
+from unweave.arguments import check_reference, check_request
 from unweave.benchmarks import Benchmark, Task
 from unweave.benchmarks.tuned import profile_of_folder
 from unweave.cli.app import (
@@ -35,6 +36,7 @@ from unweave.cli.app import (
     stop,
     words,
 )
+from unweave.data import as_keep_data
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
 from unweave.engine.checkpoint import EVERY_SECONDS
@@ -45,7 +47,7 @@ from unweave.methods import Method, all_methods
 from unweave.output import kept_original, to_bytes
 from unweave.record import NAME, Request, forgotten_by, forgotten_tests
 from unweave.report import accuracy_table
-from unweave.run import Result, check_reference, check_request, load_weights, refuse_existing, unfinished, unlearn
+from unweave.run import Result, load_weights, refuse_existing, unfinished, unlearn
 from unweave.split import Split
 from unweave.tracking import check_trackers
 
@@ -153,7 +155,7 @@ def run(
     check_request(device=device, **fast, out=out, resume=resume)
     task = task_source.load()
     for part in (task.train, task.test):
-        part.samples.keep_data = keep_data  # type: ignore[assignment]
+        part.samples.keep_data = as_keep_data(keep_data)
     train, test, earlier = task.train, task.test if not split else None, []
     if split:
         train = Split.load(split, task.train.samples)

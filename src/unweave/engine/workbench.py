@@ -33,6 +33,7 @@ from unweave.engine.precision import (
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.labels import Data, labels_of, require_classes, require_known_labels
+from unweave.lengths import settle_padding
 from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
 from unweave.projection import Gradient
 from unweave.split import Split
@@ -124,10 +125,8 @@ class Workbench:
 
     def settle_padding(self, rows: Tensor) -> None:
         """See whether padding may be cut before samples are taken in batches."""
-        if not self.split.samples.is_settled(self.model):
-            with reading(self.model, self.device):
-                run = try_on if self.own_loss else self.loss
-                self.split.samples.settle_padding(self.model, run, rows, self.device)
+        run = try_on if self.own_loss else self.loss
+        settle_padding(self.split.samples, self.model, run, rows, self.device)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""

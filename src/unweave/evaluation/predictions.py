@@ -27,6 +27,7 @@ from unweave.engine.precision import (
 )
 from unweave.errors import RunError
 from unweave.labels import require_known_labels
+from unweave.lengths import settle_padding
 from unweave.losses import try_on
 from unweave.split import SUBSETS, Split
 
@@ -206,9 +207,7 @@ def predict(
     samples.keep(mine, where)
     size = batch_size or BATCH_SIZE.get(where.type, 512)
     found, labels = [], []
-    if not samples.is_settled(model):
-        with reading(model, where):
-            samples.settle_padding(model, try_on, rows, where)
+    settle_padding(samples, model, try_on, rows, where)
     with (
         reading(model, where),
         channels_last(model, where),

@@ -127,8 +127,11 @@ def _without_original(results: Results, methods: list[Group]) -> Verdict:
 
 def _unpaired(results: Results, methods: list[Group]) -> list[tuple[str, str]]:
     """Name the methods that have no seed in common with the original."""
-    words = f"{_names(results, methods)}: no seed in common with the original, so it cannot be said." if methods else ""
-    return [("At what cost?", words)] if methods else []
+    if not methods:
+        return []
+    return [
+        ("At what cost?", f"{_names(results, methods)}: no seed in common with the original, so it cannot be said.")
+    ]
 
 
 def _is_paired(results: Results, group: Group, original: Group) -> bool:

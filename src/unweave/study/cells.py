@@ -53,12 +53,17 @@ class Cell:
         'two-stage.paper.alpha=0.seed-2'
         """
         parts = [self.method, self.profile or "", self.variant.replace(" ", ",")]
-        row = ".".join(re.sub(r"[^\w=,.+-]", "_", part) for part in parts if part)
+        row = ".".join(safe(part) for part in parts if part)
         room = LONGEST - len(f".seed-{self.seed}")
         if len(row.encode()) > room:
             mark = "." + hashlib.blake2b(row.encode(), digest_size=8).hexdigest()
             row = row.encode()[: room - len(mark)].decode(errors="ignore") + mark
         return f"{row}.seed-{self.seed}"
+
+
+def safe(part: str) -> str:
+    """Return a part of a cell's name as every file system takes it."""
+    return re.sub(r"[^\w=,.+-]", "_", part)
 
 
 def plan(

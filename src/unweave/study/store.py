@@ -13,9 +13,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +23,12 @@ from typing import Any
 from unweave.errors import RunError, UsageError
 from unweave.files import write_whole
 from unweave.output import UNFINISHED
-from unweave.study.cells import Cell, profile_of
+from unweave.study.cells import Cell, profile_of, safe
 from unweave.study.locks import Locks
+from unweave.study.table import flatten, write_table
 
 SCHEMA = 1
 COMPARISON = "against-retrain.json"
-COLUMNS = ("benchmark", "variant", "method", "profile", "seed", "split", "subset", "metric", "value", "low", "high")
 
 
 class Store:
@@ -218,7 +217,8 @@ class Store:
     def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
         found = {}
-        for path in sorted(self.cells.glob("*/scores.json")):
+        of_method = f"{safe(method)}.*" if method else "*"
+        for path in sorted(self.cells.glob(f"{of_method}/scores.json")):
             name = path.parent.name
             if name.endswith(UNFINISHED):  # by another process, which is about to rename it
                 continue
@@ -276,15 +276,7 @@ class Store:
 
     def write_table(self) -> None:
         """Write the table anew from the finished cells."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        kinds = {"seed": pa.int64(), "value": pa.float64(), "low": pa.float64(), "high": pa.float64()}
-        schema = pa.schema([(column, kinds.get(column, pa.string())) for column in COLUMNS])
-        table = pa.Table.from_pylist(self.rows(), schema=schema)
-        partial = self.table.with_name(f"results.{os.getpid()}.partial")
-        parquet.write_table(table, partial)
-        partial.replace(self.table)
+        write_table(self.rows(), self.table)
 
     def provenance(self) -> list[dict[str, Any]]:
         """Return where the numbers come from: one entry for each start of the study."""
@@ -319,27 +311,6 @@ def describe(cell: Cell, profile: str) -> dict[str, Any]:
 
 def _labels(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant, "method": cell.method, "profile": cell.profile or "", "seed": cell.seed}
-
-
-def flatten(scores: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of a run's scores as rows of split, subset, metric, value, low and high.
-
-    >>> row = {"split": "train", "subset": "forget", "metric": "accuracy", "value": 0.5, "better": "lower"}
-    >>> next(flatten({"metrics": [row]}))
-    {'split': 'train', 'subset': 'forget', 'metric': 'accuracy', 'value': 0.5, 'low': None, 'high': None}
-    """
-    for row in scores.get("metrics", []):
-        if row["value"] is not None:
-            yield _row(row["split"], row["subset"], row["metric"], row["value"], row.get("low"), row.get("high"))
-    for metric, value in scores.get("cost", {}).items():
-        if value is not None:
-            yield _row("", "", metric, value)
-
-
-def _row(
-    split: str, subset: str, metric: str, value: float, low: float | None = None, high: float | None = None
-) -> dict[str, Any]:
-    return {"split": split, "subset": subset, "metric": metric, "value": float(value), "low": low, "high": high}
 
 
 def _of_cell(file: Path) -> Any:
