@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +111,7 @@ def write(folder: Path | None, name: str, content: dict[str, Any], device: torch
         return
     folder.mkdir(parents=True, exist_ok=True)
     about = provenance(device) | {"threads": torch.get_num_threads()}
-    about["command"] = f"python -m bench ({name})"
+    started = sys.modules["__main__"].__spec__  # None where a file was started, and not `python -m`
+    about["command"] = " ".join(["python -m", started.name if started else name, *sys.argv[1:]])
     text = json.dumps({"provenance": about, **content}, indent=2)
     (folder / f"{name}.json").write_text(text + "\n")

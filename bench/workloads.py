@@ -15,16 +15,19 @@ from bench.released_loop import Loaders, StoredImages
 from unweave.benchmarks import find_benchmark
 from unweave.benchmarks.images import PixelClassifier
 from unweave.benchmarks.networks import resnet18
-from unweave.methods import find_method
+from unweave.methods import Method, find_method
+from unweave.methods.descent import DescentSettings
 from unweave.split import SUBSETS, Split
 
 METHOD = find_method("two-stage")
 RESTARTED_WORKERS = 4
+TRAINING = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=30, batch_size=128)  # of the paper's original
+AS_RELEASED = ("two-stage", "pgd", "munba")  # MUNBa diverges with the printed values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A model (for each side: ours prepares its images itself), data, and settings of the two-stage method."""
+    """A model (for each side: ours prepares its images itself), data, and the settings of the methods."""
 
     name: str
     ours: Callable[[], nn.Module]
@@ -32,9 +35,14 @@ class Workload:
     train: Split
     test: Split
     stored: dict[str, StoredImages]
-    settings: Any
+    configured: Callable[[Method], Any]  # a method's settings
     workers: int  # of the yardstick's loaders
     note: str
+
+    @property
+    def settings(self) -> Any:
+        """The settings of the two-stage method."""
+        return self.configured(METHOD)
 
     def loaders(self, device: torch.device) -> dict[str, Loaders]:
         """Return the yardstick's loaders of training and test data."""
@@ -65,7 +73,7 @@ def digits(*, workers: int) -> Workload:
         train=task.train,
         test=task.test,
         stored=stored,
-        settings=METHOD.configure(benchmark.settings_for(METHOD, None)),
+        configured=lambda method: method.configure(benchmark.settings_for(method, None)),
         workers=workers,
         note="scikit-learn's digits, convolutional network of 37,000 parameters",
     )
@@ -97,7 +105,15 @@ def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workl
         train=splits["train"],
         test=splits["test"],
         stored=stored,
-        settings=METHOD.configure({}),  # the method's own: those of the release for CIFAR-100
+        configured=_printed,
         workers=RESTARTED_WORKERS,
         note=f"random images of 32×32 px enlarged to {size}, 500 forget, 2,000 adjacent and 47,500 remote of 50,000",
     )
+
+
+def _printed(method: Method) -> Any:
+    """Return the settings that the paper prints for CIFAR-100, or else the release's or its authors'."""
+    if method.name == "retrain":
+        return method.configure(TRAINING.to_dict())
+    profile = "released" if method.name in AS_RELEASED else "paper"
+    return method.configure(profile=profile if profile in method.profiles else None)
