@@ -91,6 +91,8 @@ def test_a_comparison_shows_these_numbers(name):
         ("docs/results.md", ["tinyimagenet-vit"]),
         ("docs/results.md", ["celeba-vit"]),
         ("docs/results.md", ["cifar100-vit"]),
+        ("docs/results.md", ["cifar100-vit/tuned"]),
+        ("docs/results.md", ["--times"]),
         ("docs/results.md", ["toxigen-roberta"]),
         ("docs/tuning.md", ["digits", "--tuned"]),
     ],
@@ -120,3 +122,30 @@ def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
     for other, method in ((four, "pgd"), (new, "nobody")):
         with pytest.raises(SystemExit, match=r"is of|no rows of nobody"):
             publish.add_numbers(other, target, [method])
+
+
+def test_what_tuning_chose_comes_with_the_package_without_the_folders_of_one_machine(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    tuning, results, tuned = (tmp_path / name for name in ("tuning", "results", "package"))
+    for folder in (tuning, tuned):
+        folder.mkdir()
+    monkeypatch.setattr(publish, "RESULTS", results)
+    monkeypatch.setattr(publish, "TUNED", tuned)
+    with pytest.raises(SystemExit, match=r"has no best\.json"):
+        publish.publish_tuning(tuning, "digits")
+    chosen = json.loads((publish.ROOT / "src/unweave/benchmarks/tuned/digits-retrain.json").read_text())
+    chosen["provenance"]["runs"][0]["command"] = "unweave tune digits --data /home/me/data --out /home/me/tuning"
+    (tuning / "best.json").write_text(json.dumps(chosen))
+    (tuning / "trials.csv").write_text("method\n")
+    with pytest.raises(SystemExit, match="is of digits, not of clinc150"):
+        publish.publish_tuning(tuning, "clinc150")
+    assert not results.exists()
+    publish.publish_tuning(tuning, "digits/tuned-retrain")
+    found = json.loads((tuned / "digits-retrain.json").read_text())
+    assert found["provenance"]["runs"][0]["command"] == "unweave tune digits --data DATA --out tuning"
+    assert found["methods"] == chosen["methods"]
+    study = ROOT / "results" / "digits" / "each" / "3"
+    publish.copy_numbers(study, results / "digits" / "tuned-retrain")
+    assert {path.name for path in (results / "digits" / "tuned-retrain").iterdir()} == {"trials.csv", *publish.NUMBERS}

@@ -8,6 +8,9 @@ that it can go on.
 `python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
 numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART. With `--add METHODS`, only
 the rows of these methods are taken, beside those that are there already.
+
+`python tools/publish.py --tuning TUNING NAME` puts what `unweave tune` chose into the package, where it is the profile
+`tuned` of the benchmark, and every trial to results/NAME/tuned (or results/NAME/PART).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from pyarrow import parquet as pq
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
+TUNED = ROOT / "src" / "unweave" / "benchmarks" / "tuned"
 NUMBERS = ("results.parquet", "provenance.json", "study.json")
 SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
 GREY = (231, 234, 237)
@@ -103,24 +107,40 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
     kept = old.filter(compute.invert(compute.is_in(old["method"], chosen)))
     rows = pyarrow.concat_tables([kept, new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)])
     pq.write_table(rows.sort_by("method"), target / "results.parquet")  # stable: as a study writes them
-    before, after = (json.loads(_without_folders(folder)) for folder in (target, study))
+    before, after = (json.loads(_without_folders(folder / "provenance.json")) for folder in (target, study))
     content = {**before, "runs": [*before["runs"], *after["runs"]]}
     (target / "provenance.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _without_folders(study: Path) -> str:
-    """Return where a study comes from without the folders of one machine."""
-    named = re.sub(r"--data \S+?(?=[ \"])", "--data DATA", (study / "provenance.json").read_text())
-    return re.sub(r"(--(?:out|originals) )/(?:[^/ \"]*/)*", r"\1", named)
+def publish_tuning(tuning: Path, name: str) -> None:
+    """Copy the settings that were chosen, and the trials."""
+    chosen = tuning / "best.json"
+    if not chosen.exists():
+        raise SystemExit(f"{tuning} has no best.json: not every method has had as many trials.")
+    about = json.loads(chosen.read_text())
+    benchmark, _, part = name.partition("/")
+    if about["benchmark"] != benchmark:
+        raise SystemExit(f"{tuning} is of {about['benchmark']}, not of {benchmark}.")
+    goal = "" if about["goal"] == "erase" else f"-{about['goal']}"
+    trials = RESULTS / benchmark / (part or "tuned")
+    trials.mkdir(parents=True, exist_ok=True)
+    shutil.copy(tuning / "trials.csv", trials)
+    (TUNED / f"{benchmark}{goal}.json").write_text(_without_folders(chosen))
+
+
+def _without_folders(file: Path) -> str:
+    """Return a file that says where numbers come from without the folders of one machine."""
+    named = re.sub(r"--data \S+?(?=[ \"])", "--data DATA", file.read_text())
+    return re.sub(r"(--(?:out|originals|tuned) )/(?:[^/ \"]*/)*", r"\1", named)
 
 
 def copy_numbers(study: Path, target: Path) -> None:
-    """Copy a study's table and where it comes from."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    """Copy a study's table and where it comes from; the trials of a tuning that lie there stay."""
+    shutil.rmtree(target / "failed", ignore_errors=True)
+    target.mkdir(parents=True, exist_ok=True)
     for file in NUMBERS:
         shutil.copy(study / file, target)
-    (target / "provenance.json").write_text(_without_folders(study))
+    (target / "provenance.json").write_text(_without_folders(study / "provenance.json"))
     _copy_failures(study, target)
 
 
@@ -136,15 +156,18 @@ def _copy_failures(study: Path, target: Path, methods: Sequence[str] | None = No
 def main() -> None:
     """Publish one study, having run it first if asked to, or several side by side."""
     parser = argparse.ArgumentParser(description="Put a study where it is committed.")
-    parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote, or with --compare one of such")
+    parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote; see --compare and --tuning")
     parser.add_argument("name", help="of the folders in docs/gallery and results")
-    parser.add_argument("--compare", action="store_true", help="publish a folder of studies side by side")
+    parser.add_argument("--compare", action="store_true", help="publish a folder of studies, side by side")
+    parser.add_argument("--tuning", action="store_true", help="publish a folder that `unweave tune` wrote")
     parser.add_argument("--add", default="", help="with --compare: take only the rows of these methods (a,b)")
     parser.add_argument("--run", nargs=argparse.REMAINDER, help="run `unweave study` with these words first")
     words = parser.parse_args()
     if words.run:
         subprocess.run([sys.executable, "-m", "unweave", "study", *words.run, "--out", str(words.study)], check=True)
-    if words.compare:
+    if words.tuning:
+        publish_tuning(words.study, words.name)
+    elif words.compare:
         publish_comparison(words.study, words.name, added=[name for name in words.add.split(",") if name])
     else:
         publish(words.study, words.name)

@@ -2,8 +2,9 @@
 
 NAME/PART is a further study of the benchmark, such as one with tuned settings. With ``--variants``: the method's
 variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned and the settings that come with
-the package. `python tools/table.py --overview`: every benchmark in a line. README.md, docs/results.md and
-docs/tuning.md hold the output word for word; a test compares them.
+the package. `python tools/table.py --overview`: every benchmark in a line. `python tools/table.py --times`: what every
+method takes with a GPU to itself, beside the paper's. README.md, docs/results.md and docs/tuning.md hold the output
+word for word; a test compares them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from unweave.tuning.objectives import erase_score
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
 GALLERY = ROOT / "docs" / "gallery"
+TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/report/data/paper-costs.json"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 BENCHMARKS = {
@@ -152,10 +154,28 @@ def overview() -> str:
     return "\n".join(lines)
 
 
+def times() -> str:
+    """Return what every method takes as Markdown, and which share of retraining that is; the paper's beside it."""
+    measured = json.loads(TIMES.read_text())["compile"]["off"]
+    costs = json.loads(PAPER_COSTS.read_text())
+    minutes, megabytes = (
+        {name.replace("_", "-"): value for name, value in costs[key].items()}
+        for key in ("run_time_minutes_rtx3090_cifar100_resnet18", "gpu_memory_mb_batch128")
+    )
+    lines = ["| | seconds | of retraining | peak memory (GB) | paper: minutes | of retraining | GB |", "|---" * 7 + "|"]
+    for name, row in sorted(measured.items(), key=lambda item: -item[1]["seconds"]):
+        cells = [f"{row['seconds']:.1f}", f"{row['seconds'] / measured['retrain']['seconds']:.1%}"]
+        cells += [f"{row['peak_bytes'] / 1e9:.1f}"]
+        cells += [f"{minutes[name]:.1f}", f"{minutes[name] / minutes['retrain']:.1%}"] if name in minutes else ["", ""]
+        cells += [f"{megabytes[name] / 1e3:.1f}" if name in megabytes else ""]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
 if __name__ == "__main__":
-    KINDS = {"--tuned": tuned_table, "--variants": variants_table}
-    print(overview() if sys.argv[1:] == ["--overview"] else KINDS.get(sys.argv[-1], table)(sys.argv[1]))
+    ALONE, OF_ONE = {"--overview": overview, "--times": times}, {"--tuned": tuned_table, "--variants": variants_table}
+    print(ALONE[sys.argv[1]]() if sys.argv[1] in ALONE else OF_ONE.get(sys.argv[-1], table)(sys.argv[1]))
