@@ -32,10 +32,11 @@ from unweave.evaluation.predictions import Predictions
 from unweave.methods import METHODS
 from unweave.search import Choices, Span
 from unweave.study import plan
-from unweave.tuning import Space, carve, tune, tuned_methods
+from unweave.study.locks import Locks
+from unweave.tuning import Space, Tuning, carve, tune, tuned_methods
 from unweave.tuning.folder import Folder, chosen
 from unweave.tuning.objectives import as_retrained, erase
-from unweave.tuning.searches import MethodSearch, Tried, open_storage
+from unweave.tuning.searches import RANDOM_FIRST, MethodSearch, Tried, open_storage
 
 SUBSETS = ("forget", "adjacent", "remote")
 QUICK = ["ga", "ssd"]
@@ -379,9 +380,9 @@ def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path)
     assert tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu", time_limit=0).left() == dict.fromkeys(QUICK, 10)
     assert not (folder / "best.json").exists()
     tune(SOURCE, folder, methods=["ga"], trials=3, device="cpu")
-    # A process died at a trial: it was begun and never ended.
+    # A process died at a trial: in the storage of an older unweave it was begun and never ended.
     space = Space.of(tiny(), "ga", goal="erase")
-    MethodSearch(open_storage(folder / "optuna.db"), space, seed=100).ask()
+    MethodSearch(open_storage(folder / "optuna.db"), space, seed=100).study.ask()
     before = rows(folder, timed=True)
     tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
     assert rows(folder) == rows(tuned)
@@ -429,6 +430,41 @@ def test_workers_find_what_one_process_finds(tuned, tmp_path):
     assert rows(tmp_path / "t") == rows(tuned)
 
 
+def test_random_trials_of_a_method_do_not_wait_for_each_other(tuned, tmp_path):
+    folder = tmp_path / "t"
+    tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=0)
+    with Locks(folder / "locks").claim("trial.ga.0"):  # somebody is at the first trial, for long
+        said = []
+        tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=8, write=said.append)
+    assert [row["trial"] for row in rows(folder)] == ["1", "2", "3", "4", "5"]  # the next would learn from the first
+    assert not (folder / "best.json").exists()
+    tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
+    assert rows(folder) == rows(tuned)
+
+
+def test_which_trials_can_be_run_now(tmp_path):
+    search = MethodSearch(open_storage(tmp_path / "optuna.db"), Space.of(tiny(), "ga", goal="erase"), seed=1)
+    assert search.ready(10, at_once=True) == list(range(RANDOM_FIRST))
+    assert search.ready(3, at_once=True) == [0, 1, 2]
+    assert search.ready(10, at_once=False) == [0]
+    for number in (0, 2, 1, 4):
+        search.tell(*search.ask(number))
+    assert [tried.trial for tried in search.tried()] == [0, 1, 2, 4]
+    assert search.ready(10, at_once=True) == [3, 5]
+    assert search.ready(10, at_once=False) == [3]
+    for number in (5, 3):
+        search.tell(*search.ask(number))
+    assert search.ready(10, at_once=True) == [6]
+    assert search.ready(6, at_once=True) == []
+
+
+def test_with_several_seeds_trials_wait_for_the_best_one_before_them(tmp_path):
+    asked = {"trials": 6, "goal": "erase"}
+    both = {seeds: Tuning(tiny(), tmp_path / f"{seeds}", QUICK, **asked, seeds=seeds).ready() for seeds in (1, 2)}
+    assert both[1] == [(number, name) for number in range(6) for name in QUICK]
+    assert both[2] == [(0, name) for name in QUICK]
+
+
 def test_a_failed_trial_has_the_worst_score_and_is_not_run_again(tmp_path):
     source = lambda: broken("ga", learning_rate=1e30)  # noqa: E731
     tuning = tune(source, tmp_path / "t", methods=["ga"], trials=3, device="cpu")
@@ -462,7 +498,7 @@ def test_a_trial_that_torch_itself_gives_up_is_a_failed_trial(tmp_path, monkeypa
 def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu", time_limit=0)
-    (folder / "locks" / "method.ga.lock").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
+    (folder / "locks" / "trial.ga.0.lock").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
     assert tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu").left() == {"ga": 1}
 
 
@@ -496,10 +532,10 @@ def test_a_time_that_was_not_written_to_its_end_is_skipped(tmp_path):
 def test_the_default_and_the_paper_are_run_with_every_seed(tmp_path):
     search = MethodSearch(open_storage(tmp_path / "optuna.db"), Space.of(tiny(), "ga", goal="erase"), seed=1)
     found = []
-    for score in (0.9, 0.5, 0.7):
-        trial, tried = search.ask()
+    for number, score in enumerate((0.9, 0.5, 0.7)):
+        drawn, tried = search.ask(number)
         found.append((tried.origin, rival.trial if (rival := search.rival(tried)) else None))
-        search.tell(trial, dataclasses.replace(tried, score=score, scores=(score, score)))
+        search.tell(drawn, dataclasses.replace(tried, score=score, scores=(score, score)))
     assert found == [("default", None), ("paper", None), ("searched", 0)]
 
 

@@ -56,15 +56,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():
         for trial in trials[name][len(search.tried()) :]:
-            told = judged(Tried(**trial.user_attrs["tried"]), original)
-            search.study.add_trial(
-                optuna.create_trial(
-                    params=trial.params,
-                    distributions=trial.distributions,
-                    value=told.score,
-                    user_attrs={"tried": dataclasses.asdict(told)},
-                )
-            )
+            search.tell(trial.params, judged(Tried(**trial.user_attrs["tried"]), original))
     now = provenance(computing.check()) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
     for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
         tuning.folder.add_provenance(run)

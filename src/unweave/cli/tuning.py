@@ -48,7 +48,7 @@ def tune(
     ] = "erase",
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is held out, of training and of the search.")] = SEED,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a method each.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Begin no trial after this time; training is left, too."),

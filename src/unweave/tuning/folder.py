@@ -94,8 +94,9 @@ class Folder:
         with self.locks.wait_for("tables"):
             write_whole(self.place / "trials.csv", _table(every).encode())
             every = {name: tried for name, tried in every.items() if tried}  # one that was only asked for has none
-            trials, *others = {len(tried) for tried in every.values()} or {0}
-            if others or not trials:
+            trials = max(map(len, every.values()), default=0)
+            had = [[trial.trial for trial in tried] for tried in every.values()]
+            if not had or any(numbers != list(range(trials)) for numbers in had):
                 self.best.unlink(missing_ok=True)
                 return None
             content = {
@@ -149,7 +150,7 @@ def _table(every: Mapping[str, Sequence[Tried]]) -> str:
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for tried in every.values():
-        default = tried[0].settings if tried else {}
+        default = next((trial.settings for trial in tried if trial.origin == DEFAULT), {})
         for trial in tried:
             different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
             row = {name: value for name, value in asdict(trial).items() if name in COLUMNS}

@@ -1,7 +1,8 @@
-"""The search of one method: a study of Optuna's, one trial after the other.
+"""The search of one method: a study of Optuna's, which is given the trials as they end.
 
 Trial k depends on the seed, the method, k and the trials before it, and on nothing else: the sampler is made anew for
-every trial. So a search that was stopped goes on as if it had not been, whoever goes on with it.
+every trial. So a search that was stopped goes on as if it had not been, whoever goes on with it. The first trials are
+random and do not even depend on each other.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def open_storage(path: Path) -> Any:
 
 
 class MethodSearch:
-    """The trials of a method. Only one process at a time may ask and tell."""
+    """The trials of a method."""
 
     def __init__(self, storage: Any, space: Space, *, seed: int) -> None:
         self.optuna, self.space, self.seed = require_optuna(), space, seed
@@ -84,9 +85,17 @@ class MethodSearch:
         self.study.set_user_attr("space", now)
 
     def tried(self) -> list[Tried]:
-        """Return the trials that are over, in order."""
-        trials = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
-        return [Tried(**trial.user_attrs["tried"]) for trial in trials]
+        """Return the trials that are over, by their numbers."""
+        return [tried for tried, _ in self._over()]
+
+    def ready(self, trials: int, *, at_once: bool) -> list[int]:
+        """Return the numbers of the trials that can be run now: the first that is left of so many.
+
+        ``at_once``: all those, too, that learn nothing from the ones before them.
+        """
+        over = {tried.trial for tried in self.tried()}
+        left = [number for number in range(trials) if number not in over]
+        return [number for number in left if number == left[0] or (at_once and number < RANDOM_FIRST)]
 
     def rival(self, tried: Tried) -> Tried | None:
         """Return the best trial so far, if a trial that is clearly behind it need not be run to its end.
@@ -96,31 +105,44 @@ class MethodSearch:
         best = max(self.tried(), key=lambda trial: trial.score, default=None)
         return best if best is not None and best.scores and tried.origin not in (DEFAULT, PAPER) else None
 
-    def ask(self) -> tuple[Any, Tried]:
-        """Begin the next trial: return Optuna's and ours, which waits for its outcome."""
-        state = self.optuna.trial.TrialState
-        for left in self.study.get_trials(deepcopy=False, states=(state.RUNNING,)):  # by a process that died
-            self.study.tell(left.number, state=state.FAIL)
-        number = len(self.tried())
+    def ask(self, number: int) -> tuple[dict[str, Any], Tried]:
+        """Return what was drawn for a trial, and the trial, which waits for its outcome."""
         origin = self.space.fixed(number)
-        self.study.sampler = self.optuna.samplers.TPESampler(
+        drawn = {DEFAULT: self._default, PAPER: dict}.get(origin, lambda: self._drawn(number))()
+        found = {} if origin == DEFAULT else {name: _short(value) for name, value in drawn.items()}
+        settings = self.space.settings(origin, found)
+        return drawn, Tried(method=self.space.method, trial=number, origin=origin, settings=settings)
+
+    def tell(self, drawn: Mapping[str, Any], tried: Tried) -> None:
+        """End a trial. One that failed has the worst score, so that the search learns to stay away."""
+        self.study.add_trial(
+            self.optuna.create_trial(
+                params=dict(drawn),
+                distributions={name: self._space(self.space.searched[name]) for name in drawn},
+                value=tried.score,
+                user_attrs={"tried": asdict(tried)},
+            )
+        )
+
+    def _over(self) -> list[tuple[Tried, Any]]:
+        trials = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
+        return sorted(((Tried(**trial.user_attrs["tried"]), trial) for trial in trials), key=lambda one: one[0].trial)
+
+    def _default(self) -> dict[str, Any]:
+        return {name: self.space.default[name] for name in self.space.searched}
+
+    def _drawn(self, number: int) -> dict[str, Any]:
+        """Draw values from the space, knowing the trials before this one."""
+        sampler = self.optuna.samplers.TPESampler(
             seed=derive_seed(self.seed, self.space.method, number) % 2**32,
             n_startup_trials=RANDOM_FIRST,
             multivariate=False,
             constant_liar=False,
         )
-        if origin == DEFAULT and not self.study.get_trials(deepcopy=False, states=(state.WAITING,)):
-            self.study.enqueue_trial({name: self.space.default[name] for name in self.space.searched})
-        spaces = {} if origin == PAPER else {name: self._space(of) for name, of in self.space.searched.items()}
-        trial = self.study.ask(spaces)
-        found = {} if origin == DEFAULT else {name: _short(value) for name, value in trial.params.items()}
-        settings = self.space.settings(origin, found)
-        return trial, Tried(method=self.space.method, trial=number, origin=origin, settings=settings)
-
-    def tell(self, trial: Any, tried: Tried) -> None:
-        """End a trial. One that failed has the worst score, so that the search learns to stay away."""
-        trial.set_user_attr("tried", asdict(tried))
-        self.study.tell(trial, tried.score)
+        study = self.optuna.create_study(direction="maximize", sampler=sampler)
+        study.add_trials([trial for tried, trial in self._over() if tried.trial < number])
+        drawn: dict[str, Any] = study.ask({name: self._space(of) for name, of in self.space.searched.items()}).params
+        return drawn
 
     def _space(self, of: Span | Choices) -> Any:
         if isinstance(of, Choices):

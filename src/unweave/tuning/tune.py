@@ -62,8 +62,8 @@ def tune(
 
     Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
     with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
-    and so must ``write``, which gets a line for every trial. The trials of a method are run one after the other, so
-    the outcome does not depend on the number of workers (but for rounding, where they have fewer threads each).
+    and so must ``write``, which gets a line for every trial. Trials that learn from others are run after them, so the
+    outcome does not depend on the number of workers (but for rounding, where they have fewer threads each).
     ``device``, ``precision`` and ``compile`` are those of `unlearn`. After ``time_limit`` seconds no trial is begun.
     """
     check_goal(goal)
@@ -125,6 +125,16 @@ class Tuning:
         found = {name: self.trials - len(search.tried()) for name, search in self.searches.items()}
         return {name: count for name, count in sorted(found.items(), key=lambda item: -item[1]) if count > 0}
 
+    def ready(self) -> list[tuple[int, str]]:
+        """Return number and method of the trials that can be run now, those of the least advanced methods first.
+
+        With one seed a method's random trials are run side by side: none of them depends on another. With several,
+        whether a trial is run with all of them depends on the best one before it.
+        """
+        at_once = len(self.seeds) == 1
+        found = {name: search.ready(self.trials, at_once=at_once) for name, search in self.searches.items()}
+        return sorted(((number, name) for name, numbers in found.items() for number in numbers), key=lambda one: one[0])
+
     def write(self) -> None:
         """Write the tables of all methods in the folder, also of those that an earlier start tuned."""
         names = sorted(require_optuna().get_all_study_names(self.storage))
@@ -164,17 +174,17 @@ class Work:
         self.progress = Progress(tuning, write=write, live=live)
         self.whole = cache(tuning.benchmark.load)
         self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
-        self.left_out: set[str] = set()
+        self.left_out: set[tuple[int, str]] = set()
 
     def run(self) -> None:
         """Run trials, always of the method that has had the fewest, until all are done or time is over."""
         with self.progress:
             while not self.is_over():
-                names = [name for name in self.tuning.left() if name not in self.left_out]
-                if not names:
+                ready = [trial for trial in self.tuning.ready() if trial not in self.left_out]
+                if not ready:
                     return
                 try:
-                    if not any(self._attempt(name) for name in names):
+                    if not any(self._attempt(*trial) for trial in ready):
                         time.sleep(PATIENCE)  # others are at what is left
                 except Stopped:
                     return
@@ -183,23 +193,23 @@ class Work:
         """Tell whether the time limit is reached."""
         return self.end is not None and time.time() >= self.end
 
-    def _attempt(self, name: str) -> bool:
-        """Run the next trial of a method, unless another process is at it; tell whether it was run."""
+    def _attempt(self, number: int, name: str) -> bool:
+        """Run a trial of a method, unless another process is at it; tell whether it was run."""
         search = self.tuning.searches[name]
-        with self.tuning.folder.locks.claim(f"method.{name}") as claim:
-            if claim is None or len(search.tried()) >= self.tuning.trials:
+        with self.tuning.folder.locks.claim(f"trial.{name}.{number}") as claim:
+            if claim is None or number in {tried.trial for tried in search.tried()}:
                 return False
             if claim.died_since(self.since):  # it might take this process down too: the next start tries again
-                self.left_out.add(name)
+                self.left_out.add((number, name))
                 return False
             bases = self.bases()
             if self.is_over():
                 return False
             with claim.working():
-                trial, tried = search.ask()
+                drawn, tried = search.ask(number)
                 self.progress.begin(tried)
                 tried = self._judged(tried, bases, rival=search.rival(tried))
-                search.tell(trial, tried)
+                search.tell(drawn, tried)
         self.progress.end(tried)
         return True
 
