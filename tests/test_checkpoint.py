@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.conftest import same, weights
 from unweave import RunError, Split, UsageError, unlearn
 from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave.engine.checkpoint import Checkpoint
 from unweave.errors import RunWarning, Stopped
 from unweave.files import Lock, canonical, sha256
 from unweave.methods import find_method
@@ -171,9 +172,28 @@ def test_the_frequency_by_steps_and_by_time(tmp_path, monkeypatch):
     assert not timed.due()
     now[0] += 1
     assert timed.due()
-    for wrong in ({"every_seconds": -1}, {"every_steps": 0}):
+    for wrong in ({"every_seconds": -1.0}, {"every_steps": 0}):
         with pytest.raises(UsageError, match="at least"):
             Checkpoints(tmp_path, **wrong)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(None, 200), (60, 60)])
+def test_checkpoints_that_take_long_to_write_are_rarer_unless_a_time_is_given(tmp_path, monkeypatch, seconds, expected):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    checkpoints = Checkpoints(tmp_path, every_seconds=seconds)
+    now[0] += 60
+    assert checkpoints.due()
+
+    def slowly(*_):
+        now[0] += 10
+
+    monkeypatch.setattr(checkpoints, "_save", slowly)
+    checkpoints.save(Checkpoint(0, 1, {}, {}))
+    now[0] += expected - 1
+    assert not checkpoints.due()
+    now[0] += 1
+    assert checkpoints.due()
 
 
 def test_a_clock_that_goes_backwards_changes_nothing(model, split, tmp_path, monkeypatch):

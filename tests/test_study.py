@@ -47,6 +47,18 @@ def test_a_plan_gives_settings_to_the_methods_that_have_them():
     assert {cell.method for cell in plan(["all"], seeds=1)} == set(METHODS)
 
 
+def test_seeds_may_be_run_apart(tmp_path):
+    methods, whole = ["original", "retrain", "ga"], tmp_path / "whole"
+    run_study(tiny(), plan(methods, seeds=2, benchmark=tiny()), whole, device="cpu")
+    for first in (1, 0):
+        cells = plan(methods, seeds=1, first_seed=first, benchmark=tiny())
+        assert {cell.seed for cell in cells} == {first}
+        run_study(tiny(), cells, tmp_path / "parts", device="cpu")
+    pd.testing.assert_frame_equal(table(whole), table(tmp_path / "parts"))
+    named = preset_cells(PRESETS["retrain"], tiny(), seeds=2, first_seed=3)
+    assert {cell.seed for cell in named} == {3, 4}
+
+
 def test_precision_and_compiling_hold_for_all_that_a_study_trains_and_looks_at(tmp_path):
     cells = plan(["retrain", "ga"], seeds=1)
     stores = {

@@ -95,7 +95,7 @@ class OutputFolder:
         config: Mapping[str, Any],
         *,
         resume: bool,
-        checkpoint_seconds: float,
+        checkpoint_seconds: float | None,
         checkpoint_steps: int | None,
     ) -> None:
         self.target, self.config = target.resolve(), config

@@ -26,7 +26,6 @@ from unweave.engine import (
     Workbench,
     run_phases,
 )
-from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.engine.compiled import Compile
 from unweave.engine.precision import Precision, resolve_precision
 from unweave.engine.progress import ProgressLine
@@ -110,7 +109,7 @@ def unlearn(
     limits: Limits | Mapping[str, Any] | None = LIMITS,
     request: Request | Mapping[str, Any] | None = None,
     earlier: Sequence[Split] = (),
-    checkpoint_seconds: float = EVERY_SECONDS,
+    checkpoint_seconds: float | None = None,
     checkpoint_steps: int | None = None,
     about: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
@@ -123,17 +122,17 @@ def unlearn(
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
 
-    ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With
-    ``out``, the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores
-    on ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
-    from a checkpoint that is written every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss`` maps (model, batch)
-    to one loss per sample. ``initial`` returns the model as it was before training, for ``retrain``. ``reference`` says
-    what losses data has that was never trained on, for the goal ``retrain`` of ``unweave``: a model trained without the
-    forget data, briefly; a split of held-out data; or a list of losses. ``about`` is added to the configuration on
-    record. A run that destroys the model is stopped where it breaks one of its ``limits``, with a `CollapseError`;
-    None: it is not. With a ``request`` (a `Request`, or a mapping with its id and text), the folder also has a deletion
-    record. ``earlier`` are the splits that have been unlearned from the model before, so that what they forgot stays
-    forgotten (`Split.after`).
+    ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With ``out``,
+    the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores on
+    ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
+    from a checkpoint that is written every minute, or every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss``
+    maps (model, batch) to one loss per sample. ``initial`` returns the model as it was before training, for
+    ``retrain``. ``reference`` says what losses data has that was never trained on, for the goal ``retrain`` of
+    ``unweave``: a model trained without the forget data, briefly; a split of held-out data; or a list of losses.
+    ``about`` is added to the configuration on record. A run that destroys the model is stopped where it breaks one of
+    its ``limits``, with a `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id
+    and text), the folder also has a deletion record. ``earlier`` are the splits that have been unlearned from the model
+    before, so that what they forgot stays forgotten (`Split.after`).
 
     ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
     gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.

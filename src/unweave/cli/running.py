@@ -39,7 +39,6 @@ from unweave.cli.app import (
 from unweave.data import as_keep_data
 from unweave.demo import MARK, run_demo
 from unweave.engine import Limits
-from unweave.engine.checkpoint import EVERY_SECONDS
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
 from unweave.files import read_json, write_whole
@@ -118,7 +117,10 @@ def run(
         typer.Option("--limit", metavar="KEY=VALUE", help="A limit of the guard against collapse; repeatable."),
     ] = None,
     no_guard: Annotated[bool, typer.Option("--no-guard", help="Do not stop a run that destroys the model.")] = False,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = EVERY_SECONDS,
+    checkpoint_seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="Time between checkpoints. Default: 60, or 20 times as long as writing one takes."),
+    ] = None,
     checkpoint_steps: Annotated[int | None, typer.Option(min=1, help="Steps between checkpoints, at most.")] = None,
     request_id: Annotated[str | None, typer.Option(help="Put the run on record under this id (record.json).")] = None,
     request: Annotated[str, typer.Option(help="Who or what is to be forgotten, in words, for the record.")] = "",

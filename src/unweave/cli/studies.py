@@ -68,6 +68,7 @@ def study(
         typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them, where others are run elsewhere.")] = 0,
     profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
     tuned: Tuned = None,
     grid: Annotated[
@@ -115,8 +116,9 @@ def study(
             f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
             f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
         )
-    own = {"grid": _axes(grid or []), "adjacency": words(adjacency), "watch": watch}
-    cells, presets = _asked_for(source(), named=named, methods=methods, seeds=seeds, profiles=words(profiles), own=own)
+    own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
+    every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
+    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, **every)
     common: dict[str, Any] = {
         "device": device,
         "precision": precision,
@@ -152,16 +154,13 @@ def _asked_for(
     *,
     named: str | None,
     methods: str | None,
-    seeds: int,
-    profiles: list[str],
     own: dict[str, Any],
+    **every: Any,
 ) -> tuple[list[Cell], dict[str, Any]]:
     """Return the cells that the command asks for, and what its named studies say of themselves."""
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
-        return plan(
-            words("all" if methods is None else methods), seeds=seeds, profiles=profiles, benchmark=benchmark, **own
-        ), {}
+        return plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every), {}
     named = named or "comparison"
     if of_own:
         raise UsageError(
@@ -170,10 +169,10 @@ def _asked_for(
     cells: list[Cell] = []
     presets = {}
     for preset in find_presets(named):
-        found = preset_cells(preset, benchmark, seeds=seeds, profiles=profiles, watch=own["watch"])
+        found = preset_cells(preset, benchmark, **every)
         presets[preset.name] = describe_preset(preset, found)
         cells += found
-    for profile in profiles:
+    for profile in every["profiles"]:
         if not any(profile_of(cell) == profile for cell in cells):
             raise no_profile(profile)
     return each_once(cells), presets

@@ -25,6 +25,7 @@ from unweave.errors import RunError, RunWarning, UsageError
 from unweave.files import canonical, read_json, read_tensors, sha256, sha256_of_file, sync_folder, write_whole
 
 EVERY_SECONDS = 60.0
+PATIENCE = 20  # times as long as writing a checkpoint takes: a large model's would come before anything else is done
 FORMAT = {"format": "unweave-checkpoint", "version": 1}
 NAME = re.compile(r"\d{2}-\d{8}")
 UNREADABLE = (UsageError, OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may end in
@@ -49,29 +50,34 @@ class Checkpoints:
     """The checkpoints in one folder: one at the start of every later phase, the newest, and the one before it.
 
     A checkpoint is due ``every_seconds`` of running time (by a clock that never goes backwards) or, if given,
-    ``every_steps`` steps, whichever comes first.
+    ``every_steps`` steps, whichever comes first. Where no time is given, it is a minute, or 20 times as long as the
+    last one took to write.
     """
 
-    def __init__(self, folder: Path, *, every_seconds: float = EVERY_SECONDS, every_steps: int | None = None) -> None:
-        if every_seconds < 0 or (every_steps is not None and every_steps < 1):
+    def __init__(self, folder: Path, *, every_seconds: float | None = None, every_steps: int | None = None) -> None:
+        if (every_seconds is not None and every_seconds < 0) or (every_steps is not None and every_steps < 1):
             raise UsageError(
                 f"Checkpoints every {every_seconds} seconds or {every_steps} steps: "
                 "seconds must be at least 0 and steps at least 1."
             )
         self.folder, self.every_seconds, self.every_steps = folder, every_seconds, every_steps
         self._last, self._steps = time.monotonic(), 0
+        self._writing = 0.0  # seconds that the last one took
         self._whole: list[str] = []  # names that this process wrote or checked, oldest first
 
     def due(self) -> bool:
         """Count one step, and tell whether the last checkpoint is old enough for a new one."""
         self._steps += 1
         by_steps = self.every_steps is not None and self._steps >= self.every_steps
-        return by_steps or time.monotonic() - self._last >= self.every_seconds
+        seconds = max(EVERY_SECONDS, PATIENCE * self._writing) if self.every_seconds is None else self.every_seconds
+        return by_steps or time.monotonic() - self._last >= seconds
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, then remove those that are no longer needed. Of several processes the first does."""
+        begun = time.monotonic()
         processes.first(lambda: self._save(checkpoint))
         self._last, self._steps = time.monotonic(), 0
+        self._writing = self._last - begun
 
     def _save(self, checkpoint: Checkpoint) -> None:
         name = checkpoint.name

@@ -70,6 +70,7 @@ def plan(
     methods: Sequence[str],
     *,
     seeds: int,
+    first_seed: int = 0,
     profiles: Sequence[str] = (),
     grid: Mapping[str, Sequence[str]] | None = None,
     adjacency: Sequence[str] = (CLASSES,),
@@ -131,7 +132,7 @@ def plan(
                     watch=watch and name != "original",
                 )
                 for kind in kinds
-                for seed in range(seeds)
+                for seed in range(first_seed, first_seed + seeds)
             ]
     return each_once(cells)
 

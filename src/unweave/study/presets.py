@@ -114,7 +114,13 @@ def find_presets(name: str) -> list[Preset]:
 
 
 def preset_cells(
-    preset: Preset, benchmark: Benchmark, *, seeds: int, profiles: Sequence[str] = (), watch: bool = False
+    preset: Preset,
+    benchmark: Benchmark,
+    *,
+    seeds: int,
+    first_seed: int = 0,
+    profiles: Sequence[str] = (),
+    watch: bool = False,
 ) -> list[Cell]:
     """Return the cells of a preset. Profiles go to the methods that have them."""
     cells = []
@@ -123,6 +129,7 @@ def preset_cells(
         cells += plan(
             part.methods,
             seeds=seeds,
+            first_seed=first_seed,
             profiles=known,
             grid=part.grid,
             adjacency=part.adjacency,
