@@ -13,9 +13,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.tiny import tiny
 from unweave.report import compare, grids, read_results
 from unweave.report.formats import comma_separated
-from unweave.study import PRESETS
+from unweave.study import PRESETS, plan, run_study
 from unweave.study.table import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,6 +95,7 @@ def test_a_comparison_shows_these_numbers(name):
         ("docs/results.md", ["cifar100-vit/tuned"]),
         ("docs/results.md", ["--times"]),
         ("docs/results.md", ["toxigen-roberta"]),
+        ("docs/results.md", ["toxigen-roberta/tuned"]),
         ("docs/tuning.md", ["digits", "--tuned"]),
     ],
 )
@@ -110,7 +112,8 @@ def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
     three, four = (ROOT / "results" / "digits" / "each" / kind for kind in ("3", "4"))
     new, target = shutil.copytree(three, tmp_path / "new"), shutil.copytree(three, tmp_path / "published")
     whole = pd.read_parquet(three / "results.parquet")
-    whole[whole.method != "pgd"].to_parquet(target / "results.parquet", index=False)
+    whole[whole.seed > 0].to_parquet(new / "results.parquet", index=False)  # seed 1 is there already, seed 2 is not
+    whole[(whole.method != "pgd") | (whole.seed < 2)].to_parquet(target / "results.parquet", index=False)
     publish.add_numbers(new, target, ["pgd"])
     found = pd.read_parquet(target / "results.parquet")
     keys = ["method", "profile", "variant", "seed", "split", "subset", "metric"]
@@ -149,3 +152,16 @@ def test_what_tuning_chose_comes_with_the_package_without_the_folders_of_one_mac
     study = ROOT / "results" / "digits" / "each" / "3"
     publish.copy_numbers(study, results / "digits" / "tuned-retrain")
     assert {path.name for path in (results / "digits" / "tuned-retrain").iterdir()} == {"trials.csv", *publish.NUMBERS}
+
+
+def test_published_numbers_say_what_data_and_model_they_are_of(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    study = tmp_path / "study"
+    run_study(tiny(), plan(["original", "ga"], seeds=1, benchmark=tiny()), study, device="cpu")
+    publish.copy_numbers(study, tmp_path / "published")
+    before, after = read_results(study), read_results(tmp_path / "published")
+    assert before.notes
+    assert after.notes == before.notes
+    assert not after.histories  # they are no cells

@@ -280,8 +280,8 @@ def test_variants_do_not_race_against_methods(tmp_path):
     [
         ([], ""),
         ([{"command": "unweave study digits --out s", "workers": 1}], ""),
-        ([{"command": "unweave study digits --workers 4 --out s"}, {"workers": 2}], "Up to 4 cells ran at once"),
-        ([{"command": "unweave study digits", "workers": 3}], "Up to 3 cells ran at once"),
+        ([{"command": "unweave study digits --workers 4 --out s"}, {"workers": 2}], "Up to 4 cells of a start"),
+        ([{"command": "unweave study digits", "workers": 3}], "Up to 3 cells of a start"),
     ],
 )
 def test_times_that_were_taken_side_by_side_are_not_shown_without_saying_so(tmp_path, runs, words):

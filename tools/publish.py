@@ -6,8 +6,11 @@ of the benchmark beside them, to docs/gallery/NAME-PART and results/NAME/PART. T
 that it can go on.
 
 `python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
-numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART. With `--add METHODS`, only
-the rows of these methods are taken, beside those that are there already.
+numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART.
+
+With `--add METHODS`, only the rows of these methods are taken, such as further seeds, beside those that are there
+already; a row with the same settings and seed is replaced. The page is then made from the numbers alone, and has no
+figures of single samples or steps.
 
 `python tools/publish.py --tuning TUNING NAME` puts what `unweave tune` chose into the package, where it is the profile
 `tuned` of the benchmark, and every trial to results/NAME/tuned (or results/NAME/PART).
@@ -30,10 +33,13 @@ from PIL import Image
 from pyarrow import compute
 from pyarrow import parquet as pq
 
+from unweave.report import read_results
+
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
 TUNED = ROOT / "src" / "unweave" / "benchmarks" / "tuned"
 NUMBERS = ("results.parquet", "provenance.json", "study.json")
+RUN = ("method", "profile", "variant", "seed")  # what tells one run's rows from another's
 SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
 GREY = (231, 234, 237)
 
@@ -58,13 +64,18 @@ def picture(page: Path, target: Path) -> None:
     small.quantize(256, method=Image.Quantize.FASTOCTREE).save(target, optimize=True)
 
 
-def publish(study: Path, name: str) -> None:
+def publish(study: Path, name: str, *, added: Sequence[str] = ()) -> None:
     """Report, copy, photograph."""
-    subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
     numbers, page = RESULTS / (name if "/" in name else f"{name}/all"), GALLERY / name.replace("/", "-")
-    shutil.rmtree(page, ignore_errors=True)
-    shutil.copytree(study / "report", page, ignore=shutil.ignore_patterns("*.svg"))
-    copy_numbers(study, numbers)
+    with tempfile.TemporaryDirectory() as folder:
+        if added:
+            add_numbers(study, numbers, added)
+            study = shutil.copytree(numbers, Path(folder) / "study")
+        subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
+        shutil.rmtree(page, ignore_errors=True)
+        shutil.copytree(study / "report", page, ignore=shutil.ignore_patterns("*.svg"))
+        if not added:
+            copy_numbers(study, numbers)
     if shutil.which("chromium"):
         picture(page / "index.html", page.with_name(f"{page.name}.png"))
 
@@ -91,7 +102,10 @@ def publish_comparison(studies: Path, name: str, *, added: Sequence[str] = ()) -
 
 
 def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
-    """Put the rows of some methods into a published table, in the place of older ones, and say where they come from."""
+    """Put the rows of some methods into a published table, and say where they come from.
+
+    They take the place of rows with the same settings and seed.
+    """
     mine, theirs = (json.loads((folder / "study.json").read_text()) for folder in (target, study))
     for key in ("benchmark", "options"):
         if mine[key] != theirs[key]:
@@ -104,12 +118,19 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
         if json.loads(note.read_text())["method"] in methods:
             note.unlink()
     _copy_failures(study, target, methods)
-    kept = old.filter(compute.invert(compute.is_in(old["method"], chosen)))
-    rows = pyarrow.concat_tables([kept, new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)])
+    taken = new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)
+    again = set(_runs(taken))
+    kept = old.filter(pyarrow.array([run not in again for run in _runs(old)]))
+    rows = pyarrow.concat_tables([kept, taken])
     pq.write_table(rows.sort_by("method"), target / "results.parquet")  # stable: as a study writes them
     before, after = (json.loads(_without_folders(folder / "provenance.json")) for folder in (target, study))
     content = {**before, "runs": [*before["runs"], *after["runs"]]}
     (target / "provenance.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _runs(table: pyarrow.Table) -> list[tuple[object, ...]]:
+    """Return of every row which run it belongs to."""
+    return list(zip(*(table[name].to_pylist() for name in RUN), strict=True))
 
 
 def publish_tuning(tuning: Path, name: str) -> None:
@@ -141,6 +162,8 @@ def copy_numbers(study: Path, target: Path) -> None:
     for file in NUMBERS:
         shutil.copy(study / file, target)
     (target / "provenance.json").write_text(_without_folders(study / "provenance.json"))
+    results = read_results(study)  # what data and model they are of, which a study keeps with its cells
+    (target / "study.json").write_text(json.dumps({**results.about, "notes": results.notes}, indent=2) + "\n")
     _copy_failures(study, target)
 
 
@@ -160,17 +183,18 @@ def main() -> None:
     parser.add_argument("name", help="of the folders in docs/gallery and results")
     parser.add_argument("--compare", action="store_true", help="publish a folder of studies, side by side")
     parser.add_argument("--tuning", action="store_true", help="publish a folder that `unweave tune` wrote")
-    parser.add_argument("--add", default="", help="with --compare: take only the rows of these methods (a,b)")
+    parser.add_argument(
+        "--add", default="", help="take only the rows of these methods (a,b), beside those that are there"
+    )
     parser.add_argument("--run", nargs=argparse.REMAINDER, help="run `unweave study` with these words first")
     words = parser.parse_args()
     if words.run:
         subprocess.run([sys.executable, "-m", "unweave", "study", *words.run, "--out", str(words.study)], check=True)
     if words.tuning:
         publish_tuning(words.study, words.name)
-    elif words.compare:
-        publish_comparison(words.study, words.name, added=[name for name in words.add.split(",") if name])
     else:
-        publish(words.study, words.name)
+        added = [name for name in words.add.split(",") if name]
+        (publish_comparison if words.compare else publish)(words.study, words.name, added=added)
 
 
 if __name__ == "__main__":

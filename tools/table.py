@@ -133,16 +133,15 @@ def overview() -> str:
     lines = [f"| forget (trained) · adjacent · remote | {' | '.join(columns)} |", "|---" * 5 + "|"]
     for name, words in BENCHMARKS.items():
         best: dict[str, tuple[float, str, str]] = {}
-        for study in (
-            RESULTS / name / folder for folder in ("all", "tuned")
-        ):  # tuned cells may have a study of their own
+        for folder in ("all", "tuned"):  # tuned cells may have a study of their own
+            study = RESULTS / name / folder
             if not (study / "results.parquet").exists():
                 continue
             frame = pd.read_parquet(study / "results.parquet")
             found = frame[(frame.metric == "accuracy") & (frame.variant == "")]
             for (method, profile), rows in found.groupby(["method", "profile"]):
                 column = method if method in ("original", "two-stage", "unweave", "retrain") else "others"
-                if column == "unweave" and profile != "default":
+                if (column == "unweave" and profile != "default") or (column == "original" and folder != "all"):
                     continue
                 mean = 100 * rows.groupby(["split", "subset"]).value.mean()
                 own = statistics.fmean(scores(study, profile)[method])

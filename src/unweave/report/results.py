@@ -96,14 +96,14 @@ class Results:
     settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
     stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    at_once: int = 1  # how many cells shared the machine, at most
+    at_once: int = 1  # how many cells of a start shared the machine, at most; several starts may have been side by side
 
     @property
     def sharing(self) -> str:
         """What a reader of times must know, where cells shared the machine; else empty."""
         if self.at_once == 1:
             return ""
-        return f"Up to {self.at_once} cells ran at once and shared the machine: alone, each takes less time."
+        return f"Up to {self.at_once} cells of a start ran at once and shared the machine: alone, each takes less time."
 
     @property
     def caution(self) -> str:
@@ -209,6 +209,7 @@ def read_results(folder: Path) -> Results:
     results = Results(folder=folder, about=store.about())
     try:
         results.at_once = max([1, *map(_workers, store.provenance())])
+        results.notes |= results.about.get("notes", {})  # of numbers that were published without their cells
         rows = _table(store)
         for row in rows:
             _take(results, row)
