@@ -86,6 +86,7 @@ def test_a_comparison_shows_these_numbers(name):
         ("docs/results.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18/tuned"]),
         ("docs/results.md", ["cifar100-resnet18", "--variants"]),
+        ("docs/results.md", ["cifar100-resnet18", "--membership"]),
         ("docs/results.md", ["cifar100-resnet18-bee", "--variants"]),
         ("docs/results.md", ["clinc150"]),
         ("docs/results.md", ["fashion-mnist"]),

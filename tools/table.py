@@ -1,10 +1,10 @@
 """Print the main table of a published study, the paper's numbers in brackets: `python tools/table.py NAME`.
 
 NAME/PART is a further study of the benchmark, such as one with tuned settings. With ``--variants``: the method's
-variants, study by study. With ``--tuned``: what tuning gave, from results/NAME/tuned and the settings that come with
-the package. `python tools/table.py --overview`: every benchmark in a line. `python tools/table.py --times`: what every
-method takes with a GPU to itself, beside the paper's. README.md, docs/results.md and docs/tuning.md hold the output
-word for word; a test compares them.
+variants, study by study. With ``--membership``: what attacks say of the forget data. With ``--tuned``: what tuning
+gave, from results/NAME/tuned and the settings that come with the package. `python tools/table.py --overview`: every
+benchmark in a line. `python tools/table.py --times`: what every method takes with a GPU to itself, beside the paper's.
+README.md, docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ BENCHMARKS = {
     "fashion-mnist": "Fashion-MNIST, small CNN: sandals",
     "digits": "Digits, small CNN: nines",
 }
+ATTACKS = {  # by their metrics: words, and how numbers are shown
+    "mia_svc_confidence": ("confidence attack: called non-members", "{:.1%}"),
+    "mia_population_auc": ("loss attack: AUC", "{:.3f}"),
+    "mia_rmia_auc": ("RMIA: AUC", "{:.3f}"),
+}
 HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" for split, subset in CELLS)
 
 
@@ -60,7 +65,7 @@ def table(name: str) -> str:
         cell = json.loads(path.read_text())
         rows.add(Group(cell["method"], cell["profile"], cell["variant"]))
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
-    for row in sorted(rows, key=lambda row: (ORDER.index(row[0]) if row[0] in ORDER else len(ORDER), row)):
+    for row in sorted(rows, key=_place):
         count = seeds.get((*row, *CELLS[0]), 0)
         cells = []
         for cell in CELLS:
@@ -87,6 +92,23 @@ def variants_table(name: str) -> str:
             words = f"{study}: {row.method}{f', {row.variant}' if row.variant else ''}"
             lines.append(f"| {words} | {row.seeds} | {' | '.join(_beside(of[cell]) for cell in CELLS)} |")
     return "\n".join(lines)
+
+
+def membership_table(name: str) -> str:
+    """Return what membership attacks say of the forget data as Markdown: means over the seeds."""
+    frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
+    found = frame[(frame.variant == "") & (frame.split == "train") & (frame.subset == "forget")]
+    means = found.groupby(["method", "profile", "variant", "metric"]).value.mean()
+    rows = {Group(*row) for *row, _ in means.index}
+    lines = [f"| | {' | '.join(words for words, _ in ATTACKS.values())} |", "|---" * (1 + len(ATTACKS)) + "|"]
+    for row in sorted(rows, key=_place):
+        cells = [shown.format(means[*row, metric]) for metric, (_, shown) in ATTACKS.items()]
+        lines.append(f"| {label(row, rows)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _place(row: Group) -> tuple[int, Group]:
+    return (ORDER.index(row.method) if row.method in ORDER else len(ORDER), row)
 
 
 def _beside(of: dict[str, str]) -> str:
@@ -176,5 +198,6 @@ def _spread(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    ALONE, OF_ONE = {"--overview": overview, "--times": times}, {"--tuned": tuned_table, "--variants": variants_table}
+    ALONE = {"--overview": overview, "--times": times}
+    OF_ONE = {"--tuned": tuned_table, "--variants": variants_table, "--membership": membership_table}
     print(ALONE[sys.argv[1]]() if sys.argv[1] in ALONE else OF_ONE.get(sys.argv[-1], table)(sys.argv[1]))
