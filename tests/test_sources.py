@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -30,7 +31,8 @@ def load(name, data, *, small=True, **options):
 
 
 @pytest.mark.parametrize("name", synthetic.WRITERS)
-def test_missing_data_is_said_with_where_and_how(name, tmp_path):
+def test_missing_data_is_said_with_where_and_how(name, tmp_path, monkeypatch):
+    monkeypatch.delenv("UNWEAVE_DATA", raising=False)
     with pytest.raises(UsageError, match=r"hf download .*--data"):
         load(name, None)
     with pytest.raises(UsageError, match=rf"expected Parquet files such as {tmp_path}.*train.*hf download"):
@@ -47,6 +49,18 @@ def test_a_part_that_is_missing_is_named(tmp_path):
 def test_the_folder_of_the_data_set_itself_may_be_given(tmp_path):
     synthetic.clinc150(tmp_path)
     assert len(load("clinc150", tmp_path / "clinc150").train.forget) == 5
+
+
+def test_the_folder_may_be_named_by_a_variable(tmp_path, monkeypatch):
+    synthetic.clinc150(tmp_path / "theirs")
+    synthetic.clinc150(tmp_path / "mine")
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "theirs"))
+    assert len(load("clinc150", None).train.forget) == 5
+    shutil.rmtree(tmp_path / "theirs")
+    assert len(load("clinc150", tmp_path / "mine").train.forget) == 5  # what is said goes first
+    monkeypatch.setenv("UNWEAVE_DATA", "")
+    with pytest.raises(UsageError, match="needs the data set clinc150"):
+        load("clinc150", None)
 
 
 # What is wrong is refused

@@ -39,8 +39,9 @@ def find_benchmark(
     options: Mapping[str, Any] | None = None,
     tuned: str | os.PathLike[str] | None = None,
 ) -> Benchmark:
-    """Return the benchmark of that name, with its options chosen. ``data`` is where its data sets lie.
+    """Return the benchmark of that name, with its options chosen.
 
+    ``data`` is where its data sets lie: a folder (default: what the variable ``UNWEAVE_DATA`` says), or ``hub``.
     ``tuned`` is a folder of `unweave tune`, whose settings become the benchmark's profile ``tuned``.
 
     >>> find_benchmark("digits").title
@@ -48,5 +49,6 @@ def find_benchmark(
     """
     if name not in BENCHMARKS:
         raise unknown("benchmark", name, BENCHMARKS)
-    chosen = BENCHMARKS[name].choose(options or {}, data=None if data is None else os.fspath(data))
+    where = os.environ.get("UNWEAVE_DATA") if data is None else os.fspath(data)
+    chosen = BENCHMARKS[name].choose(options or {}, data=where or None)
     return with_tuned(chosen, tuned)
