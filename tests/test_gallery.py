@@ -115,7 +115,12 @@ def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
     whole = pd.read_parquet(three / "results.parquet")
     whole[whole.seed > 0].to_parquet(new / "results.parquet", index=False)  # seed 1 is there already, seed 2 is not
     whole[(whole.method != "pgd") | (whole.seed < 2)].to_parquet(target / "results.parquet", index=False)
+    (target / "failed").mkdir()
+    for seed in (2, 3):  # the former has come to its end since
+        note = {"method": "pgd", "profile": "tuned", "variant": "", "seed": seed, "error": "It broke."}
+        (target / "failed" / f"pgd.seed-{seed}.json").write_text(json.dumps(note))
     publish.add_numbers(new, target, ["pgd"])
+    assert [path.name for path in (target / "failed").iterdir()] == ["pgd.seed-3.json"]
     found = pd.read_parquet(target / "results.parquet")
     keys = ["method", "profile", "variant", "seed", "split", "subset", "metric"]
     pd.testing.assert_frame_equal(

@@ -114,12 +114,13 @@ def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
     old, new = (pq.read_table(folder / "results.parquet") for folder in (target, study))
     if missing := set(methods) - set(new["method"].to_pylist()):
         raise SystemExit(f"{study} has no rows of {', '.join(sorted(missing))}.")
-    for note in (target / "failed").glob("*.json"):
-        if json.loads(note.read_text())["method"] in methods:
-            note.unlink()
-    _copy_failures(study, target, methods)
     taken = new.filter(compute.is_in(new["method"], chosen)).cast(old.schema)
     again = set(_runs(taken))
+    for note in (target / "failed").glob("*.json"):
+        failure = json.loads(note.read_text())
+        if tuple(failure[name] for name in RUN) in again:
+            note.unlink()
+    _copy_failures(study, target, methods)
     kept = old.filter(pyarrow.array([run not in again for run in _runs(old)]))
     rows = pyarrow.concat_tables([kept, taken])
     pq.write_table(rows.sort_by("method"), target / "results.parquet")  # stable: as a study writes them

@@ -118,7 +118,7 @@ def study(
         )
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
-    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, **every)
+    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
     common: dict[str, Any] = {
         "device": device,
         "precision": precision,
@@ -155,9 +155,12 @@ def _asked_for(
     named: str | None,
     methods: str | None,
     own: dict[str, Any],
-    **every: Any,
+    every: dict[str, Any],
 ) -> tuple[list[Cell], dict[str, Any]]:
-    """Return the cells that the command asks for, and what its named studies say of themselves."""
+    """Return the cells that the command asks for, and what its named studies say of themselves.
+
+    What is in ``own`` a named study says itself; ``every`` holds for these, too.
+    """
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
         return plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every), {}
