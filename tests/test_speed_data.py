@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import pytest
 import torch
+from bench import sentences as measured
 from torch import nn
 from torch.utils.data import Dataset, default_collate
 
 from tests.conftest import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.data import Samples
-from unweave.engine import Batches
+from unweave.engine import Batches, Workbench, workbench
+from unweave.evaluation.predictions import predict
+from unweave.losses import cross_entropy
 from unweave.padding import trimmed
 
 CPU = torch.device("cpu")
@@ -212,6 +218,78 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
     assert scores == pytest.approx(evaluate(long.model, whole, device="cpu")["train"]["remote"]["loss"])
+
+
+MIXED = [3, 40, 12, 64, 17, 5, 33, 16]  # tokens of sentences
+
+
+def bench_of(model, data, **more):
+    rows = range(len(data["labels"]) // 2), range(0), range(len(data["labels"]) // 2, len(data["labels"]))
+    return Workbench(model, Split(data, *rows, allow_empty=True), device=CPU, **more)
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_a_batch_of_sentences_is_run_by_their_lengths_with_the_same_results(monkeypatch, micro_batch):
+    data = sentences(MIXED * 2)
+    found = {}
+    for worth in (math.inf, 0):
+        monkeypatch.setattr(workbench, "WORTH_A_PASS", worth)
+        torch.manual_seed(0)
+        model = Reader().double().eval()
+        bench = bench_of(model, data, micro_batch=micro_batch)
+        batch = bench.batches("forget", "remote", size=16)[0]
+        model.widths.clear()
+        losses = bench.losses(batch)
+        widths = list(model.widths)
+        gradient = bench.gradient([(losses * torch.arange(16)).sum()])
+        found[worth] = losses.detach(), gradient, bench.cost.sample_gradients, set(widths)
+    (whole, theirs, cost, wide), (pieces, ours, same_cost, narrow) = found[math.inf], found[0]
+    assert torch.allclose(whole, pieces, rtol=1e-12)
+    for one, other in zip(theirs, ours, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12)
+    assert cost == same_cost
+    assert (wide, narrow) == ({64}, {16, 32, 48, 64})
+
+
+@pytest.mark.parametrize("why", ["little to gain", "training", "another loss", "compiled", "padding is needed"])
+def test_a_batch_of_sentences_stays_whole(monkeypatch, why):
+    monkeypatch.setattr(workbench, "WORTH_A_PASS", 2e9 if why == "little to gain" else 0)
+    more = {"loss": partial(cross_entropy)} if why == "another loss" else {}
+    model = Reader().train(why == "training")
+    bench = bench_of(model, sentences(MIXED), compile="on" if why == "compiled" else "off", **more)
+    batch = bench.batches("forget", "remote", size=8)[0]
+    if why == "padding is needed":
+        bench.split.samples.cut_padding = False
+    model.widths.clear()
+    bench.losses(batch)
+    assert model.widths == [64]
+
+
+def test_what_that_saves_is_measured_without_a_trace():
+    split, usual = split_of(sentences(MIXED * 5)), workbench.WORTH_A_PASS
+    found = measured.compare(Reader().eval(), split, rounds=2)
+    assert list(found) == ["stage 1", "stage 2", "evaluation"]
+    assert all(value > 0 for row in found.values() for value in row.values())
+    assert usual == workbench.WORTH_A_PASS
+    assert split.samples.cut_padding is True
+
+
+@pytest.mark.parametrize("keep_data", ["device", "host"])
+def test_sentences_are_looked_at_by_their_lengths_and_answered_in_order(keep_data):
+    data = sentences(MIXED * 4)
+    model = Reader().double()
+    samples = Samples(data)
+    samples.keep_data = keep_data
+    rows = torch.arange(len(data["labels"])).flip(0)
+    predict(model, samples, rows[:1], device="cpu")  # which also asks whether padding may be cut
+    model.widths.clear()
+    found = predict(model, samples, rows, batch_size=4, device="cpu")
+    if keep_data == "device":
+        assert model.widths == [16, 16, 16, 16, 32, 48, 48, 64]
+    with torch.no_grad():
+        expected = model(data["input_ids"], data["attention_mask"])[rows]
+    assert torch.allclose(found.logits, expected, rtol=1e-12)
+    assert torch.equal(found.labels, data["labels"][rows])
 
 
 class Layout(Reader):

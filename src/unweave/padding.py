@@ -1,12 +1,15 @@
-"""Padding of token batches: cut to the longest sentence of the batch."""
+"""Padding of token batches: cut to the longest sentence of the batch, or of each of its pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from unweave.trees import has_one_each, map_tensors, shapes
 
 MASK = "attention_mask"
 TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
@@ -36,7 +39,7 @@ def trimmed(data: Any, longest: int) -> Any:
     torch.Size([1, 32])
     """
     width = data[MASK].shape[1]
-    cut = min(width, -(-max(longest, 1) // MULTIPLE) * MULTIPLE)
+    cut = min(width, int(_rounded(torch.tensor(longest))))
 
     def is_wide(value: Any) -> bool:
         return isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == width
@@ -45,3 +48,29 @@ def trimmed(data: Any, longest: int) -> Any:
     if not wide <= set(TOKENS):
         return data
     return {name: value[:, :cut] if name in wide else value for name, value in data.items()}
+
+
+def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
+    """Take a batch apart by the lengths of its sentences: places in the batch, and a piece without their padding.
+
+    Nothing comes back where fewer tokens than it is ``worth`` would be spared, or none may be cut.
+
+    >>> mask = (torch.arange(40) < torch.tensor([[40], [3], [16]])).long()
+    >>> [(places.tolist(), piece["attention_mask"].shape[1]) for places, piece in by_length({MASK: mask}, worth=48)]
+    [([1, 2], 16), ([0], 40)]
+    >>> by_length({MASK: mask}, worth=49)
+    []
+    """
+    lengths = token_lengths(data)
+    if lengths is None or not has_one_each(data, len(lengths)):
+        return []
+    width = data[MASK].shape[1]
+    widths = _rounded(lengths).clamp(max=width)
+    if (width - widths).sum() < worth or shapes(trimmed(data, int(widths.min()))) == shapes(data):
+        return []
+    every = [(widths == one).nonzero()[:, 0] for one in widths.unique()]
+    return [(some, trimmed(map_tensors(itemgetter(some), data), int(lengths[some].max()))) for some in every]
+
+
+def _rounded(lengths: Tensor) -> Tensor:
+    return -(-lengths.clamp(min=1) // MULTIPLE) * MULTIPLE

@@ -35,6 +35,7 @@ from unweave.errors import UsageError
 from unweave.labels import Data, labels_of, require_classes, require_known_labels
 from unweave.lengths import settle_padding
 from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
+from unweave.padding import by_length
 from unweave.projection import Gradient
 from unweave.split import Split
 from unweave.trees import has_one_each, join, shapes
@@ -42,6 +43,8 @@ from unweave.trees import has_one_each, join, shapes
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
 AT_ONCE = 512  # samples of small batches in one pass of a CUDA device
+# Tokens that are not run, times weights of the model, beyond which a CPU gains more than another pass costs it.
+WORTH_A_PASS = 2e9
 
 
 class Workbench:
@@ -210,7 +213,21 @@ class Workbench:
                 found = self.forwards.run(function, chosen, data)
             return require_one_each(found, len(labels_of(data))) if function is self.loss else found
 
+        if pieces := self._by_length(chosen, data):
+            parts = [self.micro_batches.run(run, piece, training=False) for _, piece in pieces]
+            return torch.cat(parts)[torch.cat([places for places, _ in pieces]).argsort()]
         return self.micro_batches.run(run, data, training=chosen.training)
+
+    def _by_length(self, model: nn.Module, data: Data) -> list[tuple[Tensor, Data]]:
+        """Take a batch of sentences apart, where that changes nothing and a CPU spares the work on their padding.
+
+        A GPU would wait for the lengths, and for small passes. Where weights are cut among processes, all of these must
+        run as often; compiled code is for one shape.
+        """
+        alone = not model.training and self.own_loss and self.split.samples.cut_padding is not False
+        if not alone or self.device.type != "cpu" or self.sharded or self.forwards.mode == "on":
+            return []
+        return by_length(data, worth=WORTH_A_PASS / sum(parameter.numel() for parameter in model.parameters()))
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""

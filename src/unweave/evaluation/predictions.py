@@ -208,6 +208,9 @@ def predict(
     size = batch_size or BATCH_SIZE.get(where.type, 512)
     found, labels = [], []
     settle_padding(samples, model, try_on, rows, where)
+    lengths = samples.token_lengths(where)
+    order = None if lengths is None else lengths[mine.cpu()].argsort(stable=True)  # short sentences need no padding
+    mine = mine if order is None else mine[order.to(mine.device)]
     with (
         reading(model, where),
         channels_last(model, where),
@@ -227,7 +230,8 @@ def predict(
                     raise
                 size //= 2
                 torch.cuda.empty_cache()
-    every = [exchange.gathered(torch.cat(some), part).cpu() for some in (found, labels)]
+    back = slice(None) if order is None else order.argsort().to(where)
+    every = [exchange.gathered(torch.cat(some)[back], part).cpu() for some in (found, labels)]
     predictions = Predictions(*every)
     require_known_labels(predictions.labels, rows, predictions.classes)
     bad = ~predictions.logits.isfinite().all(dim=1)
