@@ -60,6 +60,24 @@ def seconds(work: Callable[[], Any], device: torch.device, *, repeats: int) -> f
     return statistics.median(laps.seconds)
 
 
+def in_turns(
+    ours: Callable[[], list[float]], theirs: Callable[[], list[float]], *, rounds: int
+) -> tuple[float, float, float]:
+    """Return the median seconds of both sides, each of which returns some, and how many times faster ours is.
+
+    Sides take turns, and the ratio is the median of those within a round: what else the machine does meets both.
+    """
+    both = ours, theirs
+    for side in both:
+        side()  # which does not count
+    laps: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        for index in (0, 1) if number % 2 == 0 else (1, 0):
+            laps[index].append(statistics.median(both[index]()))
+    ratios = [slow / fast for fast, slow in zip(*laps, strict=True)]
+    return statistics.median(laps[0]), statistics.median(laps[1]), statistics.median(ratios)
+
+
 def phase_of(
     workload: Workload,
     stage: Stage,
@@ -87,7 +105,7 @@ def take_steps(
         clock()
     for number in range(first, first + count):
         seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-        bench.forwards.step(number, left=phase.steps - number)
+        bench.passes.forwards.step(number, left=phase.steps - number)
         history.add(phase.name, number, phase.step(number))
         if clock:
             clock()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +28,7 @@ WORKERS = 2
 
 
 def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio.
-
-    Sides take turns, and the ratio is the median of those within a round: what else the machine does meets both.
-    """
+    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio."""
     sides: dict[str, tuple[Callable[[], list[float]], Callable[[], list[float]]]] = {
         "stage1": (_our_steps(workload, 1, device, 20), _their_stage1(workload, device, 20)),
         "stage2": (_our_steps(workload, 2, device, 8), _their_stage2(workload, device, 8)),
@@ -41,18 +37,8 @@ def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -
     }
     found = {}
     for part, both in sides.items():
-        for side in both:
-            side()
-        laps: tuple[list[float], list[float]] = ([], [])
-        for number in range(rounds):
-            for index in (0, 1) if number % 2 == 0 else (1, 0):
-                laps[index].append(statistics.median(both[index]()))
-        ratios = [theirs / ours for ours, theirs in zip(*laps, strict=True)]
-        found[part] = {
-            "seconds": statistics.median(laps[0]),
-            "yardstick_seconds": statistics.median(laps[1]),
-            "ratio": statistics.median(ratios),
-        }
+        seconds, yardstick, ratio = measure.in_turns(*both, rounds=rounds)
+        found[part] = {"seconds": seconds, "yardstick_seconds": yardstick, "ratio": ratio}
     return found
 
 

@@ -9,17 +9,17 @@ are the lengths of ToxiGen's. Both ways take turns in one process, and the ratio
 from __future__ import annotations
 
 import argparse
-import math
-import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from bench import measure
 from bench.measure import Laps
-from unweave.engine import Workbench, workbench
+from unweave.engine import Workbench
 from unweave.evaluation.predictions import predict
 from unweave.methods import find_method
 from unweave.split import Split
@@ -62,49 +62,30 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
     """Return the median seconds of a step, or of an evaluation, by lengths and in whole batches, and the ratio."""
     method = find_method("two-stage")
     bench = Workbench(model, split, device=CPU)
-    works: dict[str, Callable[[bool], list[float]]] = {}
+    works: dict[str, Callable[[], Any]] = {}
     for phase in method.phases(method.configure(SETTINGS)):
         phase.prepare(bench)
         phase.begin()
-
-        def steps(_: bool, phase: measure.Phase = phase) -> list[float]:
-            laps = Laps(CPU)
-            measure.take_steps(bench, phase, 2, clock=laps)
-            return laps.seconds
-
-        works[phase.name] = steps
-
-    def evaluation(by_length: bool) -> list[float]:
-        split.samples.cut_padding = by_length
-        laps = Laps(CPU)
-        laps()
-        predict(model, split.samples, split.rows("forget", "adjacent", "remote"), device=CPU)
-        laps()
-        split.samples.cut_padding = True
-        return laps.seconds
-
-    works["evaluation"] = evaluation
-    return {name: _ratio(work, rounds) for name, work in works.items()}
+        works[phase.name] = partial(measure.take_steps, bench, phase, 1)
+    rows = split.rows("forget", "adjacent", "remote")
+    works["evaluation"] = partial(predict, model, split.samples, rows, device=CPU)
+    found = {}
+    for name, work in works.items():
+        sides = (partial(_timed, work, bench, by_length=by_length) for by_length in (True, False))
+        seconds, whole, ratio = measure.in_turns(*sides, rounds=rounds)
+        found[name] = {"seconds": seconds, "whole_seconds": whole, "ratio": ratio}
+    return found
 
 
-def _ratio(work: Callable[[bool], list[float]], rounds: int) -> dict[str, float]:
-    usual = workbench.WORTH_A_PASS
-    taken: dict[bool, list[float]] = {True: [], False: []}
-    work(True)  # which does not count
-    try:
-        for number in range(rounds):
-            for by_length in (True, False) if number % 2 == 0 else (False, True):
-                workbench.WORTH_A_PASS = usual if by_length else math.inf
-                taken[by_length].append(statistics.median(work(by_length)))
-    finally:
-        workbench.WORTH_A_PASS = usual
-    ours, whole = taken[True], taken[False]
-    ratios = [theirs / mine for mine, theirs in zip(ours, whole, strict=True)]
-    return {
-        "seconds": statistics.median(ours),
-        "whole_seconds": statistics.median(whole),
-        "ratio": statistics.median(ratios),
-    }
+def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> list[float]:
+    """Time some work; in whole batches nothing is cut, for the longest sentence of any batch has all tokens."""
+    bench.split.samples.cut_padding = by_length
+    laps = Laps(CPU)
+    laps()
+    work()
+    laps()
+    bench.split.samples.cut_padding = True
+    return laps.seconds
 
 
 def main() -> None:

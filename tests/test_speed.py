@@ -221,7 +221,7 @@ def test_a_filled_batch_has_the_losses_and_the_gradient_of_its_own_samples(data)
             bench.gradient([bench.losses(bench.batches("adjacent", size=16)[0]).mean()])
         losses = bench.losses(bench.batches("forget", size=15)[0])
         found.append([losses.detach(), *bench.gradient([losses.square().mean()])])
-        assert {known.samples for known in bench.forwards._known} == ({16} if way == "on" else set())
+        assert {known.samples for known in bench.passes.forwards._known} == ({16} if way == "on" else set())
     for plain, filled in zip(*found, strict=True):
         assert torch.allclose(plain, filled, atol=1e-6)
 

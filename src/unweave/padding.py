@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from unweave.trees import has_one_each, map_tensors, shapes
 
 MASK = "attention_mask"
 TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
+Length = TypeVar("Length", int, Tensor)
 MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
 
 
@@ -39,7 +40,7 @@ def trimmed(data: Any, longest: int) -> Any:
     torch.Size([1, 32])
     """
     width = data[MASK].shape[1]
-    cut = min(width, int(_rounded(torch.tensor(longest))))
+    cut = min(width, _rounded(max(longest, 1)))
 
     def is_wide(value: Any) -> bool:
         return isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == width
@@ -65,12 +66,12 @@ def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
     if lengths is None or not has_one_each(data, len(lengths)):
         return []
     width = data[MASK].shape[1]
-    widths = _rounded(lengths).clamp(max=width)
+    widths = _rounded(lengths.clamp(min=1)).clamp(max=width)
     if (width - widths).sum() < worth or shapes(trimmed(data, int(widths.min()))) == shapes(data):
         return []
     every = [(widths == one).nonzero()[:, 0] for one in widths.unique()]
     return [(some, trimmed(map_tensors(itemgetter(some), data), int(lengths[some].max()))) for some in every]
 
 
-def _rounded(lengths: Tensor) -> Tensor:
-    return -(-lengths.clamp(min=1) // MULTIPLE) * MULTIPLE
+def _rounded(length: Length) -> Length:
+    return -(-length // MULTIPLE) * MULTIPLE

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -78,10 +79,9 @@ def main() -> None:
     warnings.showwarning = _warn
     if processes.launched() > 1:
         signal.signal(signal.SIGTERM, _ended)  # what a launcher sends to all when one of them is gone
-        if not processes.is_first():
-            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     try:
-        app()
+        with _silent() if not processes.is_first() else nullcontext():
+            app()
     except UsageError as error:
         _fail(error, code=2)
     except (RunError, OSError) as error:
@@ -90,6 +90,13 @@ def main() -> None:
         if not end.code:
             processes.leave()
         raise
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Print nothing inside."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 def _fail(error: Exception, *, code: int) -> NoReturn:

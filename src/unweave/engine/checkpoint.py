@@ -25,7 +25,7 @@ from unweave.errors import RunError, RunWarning, UsageError
 from unweave.files import canonical, read_json, read_tensors, sha256, sha256_of_file, sync_folder, write_whole
 
 EVERY_SECONDS = 60.0
-PATIENCE = 20  # times as long as writing a checkpoint takes: a large model's would come before anything else is done
+SPACING = 20  # times as long as the last one took to write: those of a large model would take all the time
 FORMAT = {"format": "unweave-checkpoint", "version": 1}
 NAME = re.compile(r"\d{2}-\d{8}")
 UNREADABLE = (UsageError, OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may end in
@@ -69,7 +69,7 @@ class Checkpoints:
         """Count one step, and tell whether the last checkpoint is old enough for a new one."""
         self._steps += 1
         by_steps = self.every_steps is not None and self._steps >= self.every_steps
-        seconds = max(EVERY_SECONDS, PATIENCE * self._writing) if self.every_seconds is None else self.every_seconds
+        seconds = max(EVERY_SECONDS, SPACING * self._writing) if self.every_seconds is None else self.every_seconds
         return by_steps or time.monotonic() - self._last >= seconds
 
     def save(self, checkpoint: Checkpoint) -> None:

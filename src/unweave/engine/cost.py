@@ -29,11 +29,16 @@ class Cost:
 
 
 class Meter:
-    """Measures time and memory while a run works. Samples are counted by who runs them."""
+    """Measures time and memory while a run works, and counts the samples that it runs."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.cost = device, Cost()
         self._ticked = time.perf_counter()
+
+    def count(self, samples: int, *, differentiated: bool) -> None:
+        """Add samples that were run forward and, where that is so, differentiated."""
+        self.cost.sample_forwards += samples
+        self.cost.sample_gradients += samples if differentiated else 0
 
     @contextmanager
     def running(self) -> Iterator[None]:

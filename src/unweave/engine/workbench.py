@@ -18,13 +18,12 @@ from unweave import exchange, processes, sharding
 from unweave.data import Batch
 from unweave.devices import reading
 from unweave.engine.batches import Batches, derive_seed, grouped
-from unweave.engine.compiled import Compile, Forwards
+from unweave.engine.compiled import Compile
 from unweave.engine.cost import Cost, Meter
 from unweave.engine.device_memory import limited_to, parse_bytes
-from unweave.engine.micro_batches import MicroBatches
+from unweave.engine.passes import Passes
 from unweave.engine.precision import (
     Precision,
-    autocast,
     fast_products,
     resolve_precision,
     use_channels_last,
@@ -34,8 +33,7 @@ from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.labels import Data, labels_of, require_classes, require_known_labels
 from unweave.lengths import settle_padding
-from unweave.losses import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
-from unweave.padding import by_length
+from unweave.losses import Loss, cross_entropy, log_odds, logits, try_on
 from unweave.projection import Gradient
 from unweave.split import Split
 from unweave.trees import has_one_each, join, shapes
@@ -43,8 +41,6 @@ from unweave.trees import has_one_each, join, shapes
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
 AT_ONCE = 512  # samples of small batches in one pass of a CUDA device
-# Tokens that are not run, times weights of the model, beyond which a CPU gains more than another pass costs it.
-WORTH_A_PASS = 2e9
 
 
 class Workbench:
@@ -80,7 +76,6 @@ class Workbench:
         self.split, self.loss, self.initial = split, loss, initial
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
-        self.forwards = Forwards("off" if self.sharded else compile, device)
         # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
         self.at_once = AT_ONCE if device.type == "cuda" and not self.sharded else 0
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -95,11 +90,21 @@ class Workbench:
                     "lost. Pass model.float(); precision='bfloat16' makes the passes as fast."
                 )
         _refuse_sparse(model)
-        self.micro_batches = MicroBatches(micro_batch, device, self.parameters, in_step=self.sharded)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
+        self.passes = Passes(
+            model,
+            split.samples,
+            loss=loss,
+            device=device,
+            precision=self.precision,
+            compile=compile,
+            micro_batch=micro_batch,
+            sharded=self.sharded,
+            meter=self.meter,
+        )
         self._classes: int | None = None
         self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
 
@@ -144,12 +149,12 @@ class Workbench:
     @property
     def own_loss(self) -> bool:
         """Whether the loss is our cross-entropy: any other may know neither classes nor logits."""
-        return self.loss is cross_entropy
+        return self.passes.own_loss
 
     @property
     def shares_passes(self) -> bool:
         """Whether a sample's loss is the same in whatever batch it is."""
-        return not self.model.training and self.own_loss
+        return self.passes.are_shared_by(self.model)
 
     def losses_together(self, *batches: Batch) -> list[Tensor]:
         """Return the losses of several batches, from one forward pass for each shape where that changes nothing.
@@ -167,7 +172,7 @@ class Workbench:
         for places in alike.values():
             some = [batches[place] for place in places]
             data = join([one.data for one in some]) if len(some) > 1 else some[0].data
-            mine = self._run_mine(self.loss, data, None, total=sum(map(len, some)))
+            mine = self.passes.run(self.loss, self.model, data, total=sum(map(len, some)))
             parts = mine.split([one.part.size if one.part else len(one) for one in some])
             for place, one, part in zip(places, some, parts, strict=True):
                 found[place] = exchange.gathered(part, one.part)
@@ -192,42 +197,8 @@ class Workbench:
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None
-        mine = self._run_mine(function, batch.data, model, total=len(batch))
+        mine = self.passes.run(function, model or self.model, batch.data, total=len(batch))
         return exchange.gathered(mine, batch.part)
-
-    def _run_mine(
-        self, function: Callable[[nn.Module, Data], Tensor], data: Data, model: nn.Module | None, *, total: int
-    ) -> Tensor:
-        """Run this process's part of a batch of ``total`` samples; all processes together count as one."""
-        chosen, here = model or self.model, len(labels_of(data))
-        done = 0
-
-        def run(data: Data) -> Tensor:
-            nonlocal done
-            before, done = done * total // here, done + len(labels_of(data))
-            samples = done * total // here - before
-            self.cost.sample_forwards += samples
-            if torch.is_grad_enabled():
-                self.cost.sample_gradients += samples
-            with autocast(self.device, self.precision), _explained():
-                found = self.forwards.run(function, chosen, data)
-            return require_one_each(found, len(labels_of(data))) if function is self.loss else found
-
-        if pieces := self._by_length(chosen, data):
-            parts = [self.micro_batches.run(run, piece, training=False) for _, piece in pieces]
-            return torch.cat(parts)[torch.cat([places for places, _ in pieces]).argsort()]
-        return self.micro_batches.run(run, data, training=chosen.training)
-
-    def _by_length(self, model: nn.Module, data: Data) -> list[tuple[Tensor, Data]]:
-        """Take a batch of sentences apart, where that changes nothing and a CPU spares the work on their padding.
-
-        A GPU would wait for the lengths, and for small passes. Where weights are cut among processes, all of these must
-        run as often; compiled code is for one shape.
-        """
-        alone = not model.training and self.own_loss and self.split.samples.cut_padding is not False
-        if not alone or self.device.type != "cpu" or self.sharded or self.forwards.mode == "on":
-            return []
-        return by_length(data, worth=WORTH_A_PASS / sum(parameter.numel() for parameter in model.parameters()))
 
     def losses_in_order(self, batches: Batches) -> Tensor:
         """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
@@ -359,19 +330,6 @@ class Workbench:
                 self._classes = try_on(self.model, batch.data).shape[1]
             require_classes(self._classes)
         return self._classes
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Say in our words why a batch of one sample cannot be normalised."""
-    try:
-        yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise UsageError(
-            "A batch of one sample has no statistics to be normalised by in training mode. Take normalisation=eval."
-        ) from error
 
 
 def _refuse_sparse(model: nn.Module) -> None:

@@ -209,8 +209,9 @@ def predict(
     found, labels = [], []
     settle_padding(samples, model, try_on, rows, where)
     lengths = samples.token_lengths(where)
-    order = None if lengths is None else lengths[mine.cpu()].argsort(stable=True)  # short sentences need no padding
-    mine = mine if order is None else mine[order.to(mine.device)]
+    # Sentences of one length together need little padding.
+    order = torch.arange(len(mine)) if lengths is None else lengths[mine.cpu()].argsort(stable=True)
+    mine = mine[order.to(mine.device)]
     with (
         reading(model, where),
         channels_last(model, where),
@@ -230,7 +231,7 @@ def predict(
                     raise
                 size //= 2
                 torch.cuda.empty_cache()
-    back = slice(None) if order is None else order.argsort().to(where)
+    back = order.argsort().to(where)
     every = [exchange.gathered(torch.cat(some)[back], part).cpu() for some in (found, labels)]
     predictions = Predictions(*every)
     require_known_labels(predictions.labels, rows, predictions.classes)
