@@ -17,8 +17,8 @@ from bench.measure import Laps, Stage, wait
 from bench.workloads import Workload
 from unweave.engine import Workbench, compiled
 from unweave.methods.descent import Descent, DescentSettings
+from unweave.partition import SUBSETS
 from unweave.projection import remove_span
-from unweave.split import SUBSETS
 
 STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the protocol on CIFAR-100
 OWN_STEPS = 96  # of our own method there

@@ -18,7 +18,7 @@ from unweave import evaluate, unlearn
 from unweave.benchmarks import find_benchmark
 from unweave.devices import pick_device
 from unweave.output import load_weights
-from unweave.split import SUBSETS
+from unweave.partition import SUBSETS
 
 BENCHMARK, METHOD = "cifar100-resnet18", "two-stage"
 WAYS: dict[str, dict[str, Any]] = {"default": {}, "plain": {"precision": "float32", "compile": "off"}}

@@ -17,7 +17,8 @@ from unweave.benchmarks.images import PixelClassifier
 from unweave.benchmarks.networks import resnet18
 from unweave.methods import Method, find_method
 from unweave.methods.descent import DescentSettings
-from unweave.split import SUBSETS, Split
+from unweave.partition import SUBSETS
+from unweave.split import Split
 
 METHOD = find_method("two-stage")
 RESTARTED_WORKERS = 4

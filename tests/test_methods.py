@@ -27,8 +27,8 @@ from unweave.methods.l1_sparse import L1SparseSettings, SparseFineTune
 from unweave.methods.munba import bargain, literal_bargain
 from unweave.methods.relabel import chance, random_labels
 from unweave.methods.salun import Saliency, top
+from unweave.partition import RETAINED
 from unweave.projection import combine, gram_matrix
-from unweave.split import RETAINED
 
 CPU = torch.device("cpu")
 QUICK = {

@@ -23,8 +23,8 @@ from unweave.methods import Method, find_method
 from unweave.methods.reference import reference_losses
 from unweave.methods.unweave import UNWEAVE, Constrained
 from unweave.output import load_weights
+from unweave.partition import SUBSETS
 from unweave.projection import Gradient, remove_span
-from unweave.split import SUBSETS
 
 CPU = torch.device("cpu")
 SEEDS, HELD_OUT, DIALS = range(3), 0.2, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -46,10 +46,11 @@ from unweave.output import (
     remove_folder,
     unfinished,
 )
+from unweave.partition import SUBSETS
 from unweave.record import Request, record_files
 from unweave.record.fingerprints import fingerprint
 from unweave.settings import Settings
-from unweave.split import SUBSETS, Split
+from unweave.split import Split
 from unweave.tracking import check_trackers, tracked
 
 __all__ = [

@@ -19,9 +19,10 @@ from unweave.engine.precision import Precision
 from unweave.engine.progress import ProgressLine
 from unweave.methods import Method, find_method
 from unweave.methods.descent import Descent, DescentSettings
+from unweave.partition import SUBSETS
 from unweave.run import Result, unlearn
 from unweave.settings import Settings, setting
-from unweave.split import SUBSETS, Split
+from unweave.split import Split
 
 BRIEF = 0.2  # of the recipe's epochs, to see what kept data teaches about the forget data (docs/what-we-tried.md)
 

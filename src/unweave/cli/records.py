@@ -31,7 +31,7 @@ from unweave.files import read_json, read_tensors, write_whole
 from unweave.output import WEIGHTS, load_weights
 from unweave.record import (
     NAME,
-    PROOFS,
+    PROOFS_FILE,
     Check,
     check_beside,
     check_chain,
@@ -70,7 +70,9 @@ app.add_typer(record_app, name="record")
 
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record.json, or the folder of a run.")]
 Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")]
-ProofsFile = Annotated[Path | None, typer.Option("--proofs", help=f"The private {PROOFS}. Default: beside the record.")]
+ProofsFile = Annotated[
+    Path | None, typer.Option("--proofs", help=f"The private {PROOFS_FILE}. Default: beside the record.")
+]
 
 
 def _file(path: Path) -> Path:
@@ -168,7 +170,7 @@ def verify(
 
         known = find_benchmark(benchmark, data=data, options=chosen)
         train, _ = load_splits(known, folder, split=split, asked=chosen)
-        checks += _check_data(record, train, proofs or folder / PROOFS)
+        checks += _check_data(record, train, proofs or folder / PROOFS_FILE)
     elif benchmark or source or recompute:
         from unweave.audit import load_subject
 
@@ -185,7 +187,7 @@ def verify(
         except UsageError:
             _print_checks(checks, as_json)  # what was found so far, which may be why
             raise
-        checks += _check_data(record, subject.train, proofs or folder / PROOFS)
+        checks += _check_data(record, subject.train, proofs or folder / PROOFS_FILE)
         if recompute:
             checks.append(check_scores(record, _scores_again(record, subject, original, device)))
     _print_checks(checks, as_json)
@@ -219,7 +221,7 @@ def _scores_again(record: dict[str, Any], subject: Subject, original: Path | Non
 def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
     """Check the split and the forget samples, which only the holder of the private salts can."""
     if not proofs.exists():
-        return [Check(name, None, f"needs {PROOFS} (--proofs)") for name in ("split", "forget samples")]
+        return [Check(name, None, f"needs {PROOFS_FILE} (--proofs)") for name in ("split", "forget samples")]
     private = read_proofs(proofs)
     found = [check_split(record, train, private)]
     if record["forget"]["content"] != "tensors":
@@ -260,7 +262,7 @@ def prove_sample(
     record = read_record(_file(file))
     if out.exists():
         raise UsageError(f"{out} exists already. Choose another --out.")
-    proof = prove(record, read_proofs(proofs or _file(file).parent / PROOFS), sample)
+    proof = prove(record, read_proofs(proofs or _file(file).parent / PROOFS_FILE), sample)
     write_whole(out, (json.dumps(proof, indent=2) + "\n").encode())
     out_console.print(f"Proof: {out}", highlight=False, markup=False, soft_wrap=True)
 

@@ -30,7 +30,7 @@ from unweave.cli.app import (
     stop,
     words,
 )
-from unweave.split import SUBSETS
+from unweave.partition import SUBSETS
 from unweave.study.cells import REFERENCES
 from unweave.study.progress import in_words
 from unweave.tuning import SEED, tuned_methods

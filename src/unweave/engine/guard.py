@@ -29,9 +29,9 @@ from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
 from unweave.labels import labels_of, require_known_labels
 from unweave.losses import require_one_each, try_on
+from unweave.partition import RETAINED
 from unweave.settings import Settings, setting
 from unweave.sharding import collected
-from unweave.split import RETAINED
 
 BATCH = 64
 FEWEST = 10  # of samples that say something about a kept subset

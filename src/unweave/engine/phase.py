@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from unweave.engine.workbench import Workbench
+from unweave.partition import RETAINED
 from unweave.sharding import all_cut_like, collected, cut_like, is_cut, load
-from unweave.split import RETAINED
 
 Logged: TypeAlias = "Mapping[str, Tensor | float]"
 State: TypeAlias = "dict[str, Tensor]"

@@ -34,8 +34,8 @@ from unweave.errors import UsageError
 from unweave.labels import Data, labels_of, require_classes, require_known_labels
 from unweave.lengths import settle_padding
 from unweave.losses import Loss, cross_entropy, log_odds, logits, try_on
+from unweave.partition import Partition
 from unweave.projection import Gradient
-from unweave.split import Split
 from unweave.trees import has_one_each, join, shapes
 
 Mode = Literal["eval", "train"]
@@ -57,7 +57,7 @@ class Workbench:
     def __init__(
         self,
         model: nn.Module,
-        split: Split,
+        split: Partition,
         *,
         device: torch.device,
         loss: Loss = cross_entropy,

@@ -23,7 +23,7 @@ from unweave.evaluation.relearn import RelearnSettings, no_relearning, relearn_m
 from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
-from unweave.split import Split
+from unweave.partition import Partition
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
 CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
@@ -45,8 +45,8 @@ class BeforeStage2:
 
 def evaluate(
     model: nn.Module,
-    train: Split,
-    test: Split | None = None,
+    train: Partition,
+    test: Partition | None = None,
     *,
     reference: nn.Module | Sequence[nn.Module] | None = None,
     original: nn.Module | None = None,
@@ -73,7 +73,7 @@ def evaluate(
     ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
-    >>> scores = evaluate(nn.Linear(4, 2), Split(data, forget=[0], adjacent=[1], remote=[2, 3]))
+    >>> scores = evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1], remote=[2, 3]))
     >>> scores["train"]["remote"]["samples"]
     2
     >>> scores.metric("mia_rmia_auc", "train", "forget").note
@@ -83,8 +83,8 @@ def evaluate(
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     require_type("model", model, nn.Module, "a torch nn.Module")
-    require_type("train", train, Split, "a Split of the training data")
-    require_type("test", test, (Split, type(None)), "a Split of the test data")
+    require_type("train", train, Partition, "a Split of the training data")
+    require_type("test", test, (Partition, type(None)), "a Split of the test data")
     require_seed(seed)
     if resamples < 0 or (batch_size is not None and batch_size < 1):
         raise UsageError(f"resamples is {resamples} and batch_size {batch_size}; they must be 0 and 1 at least.")
@@ -173,7 +173,7 @@ def _certificate(
     seen: Observed,
     before: BeforeStage2 | None,
     target: float | None,
-    train: Split,
+    train: Partition,
     batch_size: int | None,
     device: str | torch.device | None,
     precision: Precision,

@@ -29,7 +29,7 @@ from unweave.errors import RunError
 from unweave.labels import require_known_labels
 from unweave.lengths import settle_padding
 from unweave.losses import try_on
-from unweave.split import SUBSETS, Split
+from unweave.partition import SUBSETS, Partition
 
 T = TypeVar("T")
 BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
@@ -129,8 +129,8 @@ class Observed:
 
 def observe(
     model: nn.Module,
-    train: Split,
-    test: Split | None = None,
+    train: Partition,
+    test: Partition | None = None,
     *,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -161,8 +161,8 @@ class Look:
 
     def __init__(
         self,
-        train: Split,
-        test: Split | None = None,
+        train: Partition,
+        test: Partition | None = None,
         *,
         batch_size: int | None = None,
         device: str | torch.device | None = None,

@@ -19,14 +19,14 @@ from unweave.errors import UsageError
 from unweave.evaluation.attack import FEWEST
 from unweave.evaluation.metric import Estimate, Metric, share
 from unweave.neighbours import features
-from unweave.split import Split
+from unweave.partition import Partition
 
 SIDES = ("forget", "adjacent")
 MOST = 5000  # training samples of a side that the probe learns from
 
 
 def probe_accuracy(
-    model: nn.Module, train: Split, test: Split, *, seed: int = 0, device: str | torch.device | None = None
+    model: nn.Module, train: Partition, test: Partition, *, seed: int = 0, device: str | torch.device | None = None
 ) -> Estimate:
     """Return the balanced accuracy of forget against adjacent on test data, from features of the model."""
     from sklearn.linear_model import LogisticRegression
@@ -58,8 +58,8 @@ def probe_metrics(
     references: Sequence[nn.Module],
     original: nn.Module | None,
     *,
-    train: Split,
-    test: Split | None,
+    train: Partition,
+    test: Partition | None,
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> list[Metric]:
@@ -77,7 +77,7 @@ def probe_metrics(
     return [metric.beside(reference=float(np.mean(reference)) if reference else None, before=before)]
 
 
-def _obstacle(train: Split, test: Split | None) -> str:
+def _obstacle(train: Partition, test: Partition | None) -> str:
     if test is None:
         return "No test data was given to try the probe on."
     for part, split in (("training", train), ("test", test)):
@@ -88,7 +88,7 @@ def _obstacle(train: Split, test: Split | None) -> str:
 
 
 def _features(
-    model: nn.Module, split: Split, generator: np.random.Generator | None, device: str | torch.device | None
+    model: nn.Module, split: Partition, generator: np.random.Generator | None, device: str | torch.device | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     found, truth = [], []
     for label, side in ((1, "forget"), (0, "adjacent")):

@@ -27,7 +27,7 @@ from unweave.evaluation.membership import BLIND, SupportVectorAttack, obstacle
 from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric, mean
 from unweave.evaluation.predictions import Observed, Predictions, array
 from unweave.losses import squared_wasserstein
-from unweave.split import RETAINED, SUBSETS
+from unweave.partition import RETAINED, SUBSETS
 
 BINS, CLIP, FLOOR = 20, 100.0, 1e-5  # of KLOM, as in its authors' benchmark
 TOW_FACTORS = {

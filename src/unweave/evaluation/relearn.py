@@ -22,8 +22,8 @@ from unweave.engine import Logged, Phase, Workbench, run_phases
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import predict
 from unweave.methods.descent import OptimizerName, make_optimizer
+from unweave.partition import Partition
 from unweave.settings import Settings, setting
-from unweave.split import Split
 
 Source = Literal["forget", "adjacent"]
 SOURCES: dict[Source, str] = {"forget": "", "adjacent": "_adjacent"}
@@ -104,7 +104,7 @@ class Relearn(Phase):
 
 def relearn(
     model: nn.Module,
-    split: Split,
+    split: Partition,
     *,
     source: Source = "forget",
     settings: RelearnSettings | None = None,
@@ -119,14 +119,14 @@ def relearn(
     return Relearning(tuple(history.column("accuracy")), tuple(history.column("loss")))
 
 
-def shown_and_watched(split: Split, source: Source, settings: RelearnSettings, seed: int) -> Split:
+def shown_and_watched(split: Partition, source: Source, settings: RelearnSettings, seed: int) -> Partition:
     """Return what to fine-tune on as the adjacent set, and what to watch as the forget set."""
     forget = split.forget
     if source == "adjacent":
-        return Split(split.samples, forget, split.adjacent, [], allow_empty=True)
+        return Partition(split.samples, forget, split.adjacent, [], allow_empty=True)
     few = min(settings.samples, len(forget) // 2)
     shown = np.random.default_rng(seed).permutation(forget)[:few]
-    return Split(split.samples, np.setdiff1d(forget, shown), shown, [], allow_empty=True)
+    return Partition(split.samples, np.setdiff1d(forget, shown), shown, [], allow_empty=True)
 
 
 def no_relearning(note: str) -> list[Metric]:
@@ -143,7 +143,7 @@ def relearn_metrics(
     model: nn.Module,
     references: Sequence[nn.Module],
     original: nn.Module | None,
-    train: Split,
+    train: Partition,
     *,
     settings: RelearnSettings,
     seed: int = 0,
@@ -171,7 +171,7 @@ def relearn_metrics(
 
 
 def _goals(
-    original: nn.Module | None, train: Split, settings: RelearnSettings, device: str | torch.device | None
+    original: nn.Module | None, train: Partition, settings: RelearnSettings, device: str | torch.device | None
 ) -> tuple[float, float]:
     """The accuracy and the loss that count as a return: near the original's, or near perfect if it is not known."""
     if original is None:
@@ -180,7 +180,7 @@ def _goals(
     return settings.returned * float(before.correct.double().mean()), max(SURE, float(before.losses.mean()))
 
 
-def _obstacle(train: Split, source: Source) -> str:
+def _obstacle(train: Partition, source: Source) -> str:
     if len(train.forget) < 2:
         return f"Relearning needs two forget samples at least; there are {len(train.forget)}."
     if source == "adjacent" and len(train.adjacent) == 0:

@@ -10,7 +10,7 @@ from unweave.errors import UsageError, unknown
 from unweave.evaluation.goals import Goal, collapse, goals
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed
-from unweave.split import EVERY
+from unweave.partition import EVERY
 
 SCHEMA = 2
 WIDTH = 80

@@ -12,8 +12,8 @@ from unweave.engine import Logged, Phase
 from unweave.engine.precision import Precision
 from unweave.errors import UsageError
 from unweave.evaluation.predictions import predict
+from unweave.partition import SUBSETS, Partition
 from unweave.randomness import own_random_numbers
-from unweave.split import SUBSETS, Split
 
 POINTS = 25
 
@@ -48,7 +48,7 @@ class Watcher:
     modes are restored, and nothing is added to the cost.
     """
 
-    def __init__(self, watch: Watch, train: Split, test: Split | None) -> None:
+    def __init__(self, watch: Watch, train: Partition, test: Partition | None) -> None:
         self.watch = watch
         self.parts = [
             (mark, subset, split, _evenly(split.rows(subset), watch.samples))

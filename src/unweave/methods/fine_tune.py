@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
-from unweave.split import RETAINED
+from unweave.partition import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

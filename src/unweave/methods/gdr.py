@@ -30,10 +30,10 @@ from torch import Tensor
 from unweave.engine import Logged, Phase, Workbench
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
+from unweave.partition import RETAINED
 from unweave.projection import combine
 from unweave.search import Between
 from unweave.settings import setting
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

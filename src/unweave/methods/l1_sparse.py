@@ -19,10 +19,10 @@ from unweave.engine import Logged
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings, set_learning_rate
 from unweave.methods.method import Method
+from unweave.partition import RETAINED
 from unweave.search import Around
 from unweave.settings import setting
 from unweave.sharding import total
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

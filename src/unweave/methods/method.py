@@ -8,8 +8,8 @@ from typing import Any
 
 from unweave.engine import Phase
 from unweave.errors import UsageError, unknown
+from unweave.partition import SUBSETS, Partition
 from unweave.settings import Settings
-from unweave.split import SUBSETS, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Method:
             values |= layer
         return self.settings.parse(values)
 
-    def check(self, split: Split) -> None:
+    def check(self, split: Partition) -> None:
         """Refuse a split that lacks what the method reads."""
         for subsets in self.needs:
             some = (subsets,) if isinstance(subsets, str) else subsets

@@ -29,9 +29,9 @@ from unweave.engine import Logged, Phase, Workbench
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
 from unweave.methods.relabel import chance, random_labels
+from unweave.partition import RETAINED
 from unweave.projection import combine, gram_matrix
 from unweave.settings import setting
-from unweave.split import RETAINED
 
 # Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.
 OPPOSITE = 1e-6

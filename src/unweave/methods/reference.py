@@ -27,7 +27,7 @@ from torch.nn import functional
 from unweave.devices import reading
 from unweave.engine import Batches, Cost, Workbench
 from unweave.errors import UsageError
-from unweave.split import Split
+from unweave.partition import Partition
 
 ENOUGH = 5000  # samples, to tell how sure a model is of kept data
 BATCH = 512
@@ -45,7 +45,7 @@ class Trained(Protocol):
         """What its training took, to be counted with what it is used for."""
 
 
-Reference: TypeAlias = "Split | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]"
+Reference: TypeAlias = "Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]"
 
 
 def require_reference(reference: Any) -> None:
@@ -60,7 +60,7 @@ def require_reference(reference: Any) -> None:
             "The goal retrain needs the losses that data has that was never seen: pass reference=, a model trained "
             "without the forget data (briefly will do), held-out data (a Split), or a list of losses."
         )
-    if isinstance(reference, Split):
+    if isinstance(reference, Partition):
         if len(reference.adjacent) == 0:
             raise UsageError("The reference is a split without adjacent samples. Give held-out data that has some.")
         return
@@ -86,7 +86,7 @@ def describe_reference(reference: Any) -> str:
     >>> describe_reference([0.5, 2.5])
     '2 given losses, mean 1.5'
     """
-    if isinstance(reference, Split):
+    if isinstance(reference, Partition):
         return f"original's losses on {len(reference.adjacent)} adjacent samples of held-out data"
     if callable(reference):
         return "losses of a model trained without the forget data"
@@ -98,7 +98,7 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
     """Return the losses that the forget set should have, in any number and order, in float64."""
     given = bench.reference
     require_reference(given)
-    if isinstance(given, Split):
+    if isinstance(given, Partition):
         with reading(bench.model, bench.device):  # to measure must not move statistics
             losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
     elif isinstance(given, nn.Module):
@@ -146,6 +146,6 @@ def _sureness(bench: Workbench, model: nn.Module, batches: Batches) -> Tensor:
     return torch.cat([gap[:, 0] - gap[:, 1] for gap in gaps]).mean()
 
 
-def _batches(bench: Workbench, split: Split, rows: Tensor) -> Batches:
+def _batches(bench: Workbench, split: Partition, rows: Tensor) -> Batches:
     split.samples.keep(rows, bench.device)
     return Batches(split.samples, rows, size=BATCH, seed=0, device=bench.device)

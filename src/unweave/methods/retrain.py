@@ -15,8 +15,8 @@ from unweave.engine import Workbench
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
+from unweave.partition import RETAINED
 from unweave.settings import setting
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,9 @@ from unweave.engine import Logged, Phase, Workbench
 from unweave.losses import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
+from unweave.partition import RETAINED
 from unweave.search import Between, OneOf
 from unweave.settings import setting
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

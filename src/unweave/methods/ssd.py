@@ -25,10 +25,10 @@ import torch
 
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.methods.method import Method
+from unweave.partition import RETAINED
 from unweave.projection import Gradient
 from unweave.search import Between
 from unweave.settings import Settings, setting
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,10 +109,10 @@ from unweave.errors import UsageError
 from unweave.losses import averaged_quantiles, odds_of
 from unweave.methods.method import Method
 from unweave.methods.reference import reference_losses
+from unweave.partition import RETAINED
 from unweave.projection import Gradient, gram_matrix, remove_span
 from unweave.search import Around, Between, Multiples
 from unweave.settings import Settings, setting
-from unweave.split import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@
 
 from unweave.record import merkle
 from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
-from unweave.record.proofs import NAME as PROOFS
-from unweave.record.proofs import digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
+from unweave.record.proofs import PROOFS_FILE, digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
 from unweave.record.record import (
     NAME,
     SPLIT,
@@ -37,7 +36,7 @@ from unweave.record.words import changes, describe, describe_drift, printable
 
 __all__ = [
     "NAME",
-    "PROOFS",
+    "PROOFS_FILE",
     "SPLIT",
     "TEST_SPLIT",
     "Check",

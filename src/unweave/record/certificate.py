@@ -10,11 +10,11 @@ import torch
 
 from unweave.evaluation import BeforeStage2, Predictions, Scores, forgetting_bound, predict, shortfall_bound
 from unweave.evaluation.certificate import target_of
-from unweave.split import Split
+from unweave.partition import Partition
 
 
 def certificate_of(
-    before: BeforeStage2 | None, scores: Scores, split: Split, device: torch.device, config: Mapping[str, Any]
+    before: BeforeStage2 | None, scores: Scores, split: Partition, device: torch.device, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the forgetting bound with everything that it was computed from, or the reason that there is none."""
     if scores.observed is None:

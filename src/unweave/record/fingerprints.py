@@ -13,9 +13,9 @@ from torch import Tensor
 
 from unweave.errors import UsageError
 from unweave.files import canonical, sha256
+from unweave.partition import Partition
 from unweave.randomness import own_random_numbers, seed_host
 from unweave.record import merkle
-from unweave.split import Split
 
 Content = Callable[[int], bytes]
 SALT_BYTES = 32
@@ -54,7 +54,7 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 # Samples
 
 
-def sample_tensors(split: Split, row: int) -> dict[str, Tensor]:
+def sample_tensors(split: Partition, row: int) -> dict[str, Tensor]:
     """Return the inputs of a sample by name, as the data set gives them; its label does not belong to it.
 
     Random transforms are made to repeat themselves.
@@ -73,7 +73,7 @@ def _named(data: Any, name: str = "") -> list[tuple[str, Tensor]]:
     return [found for key, entry in entries for found in _named(entry, f"{name}.{key}" if name else str(key))]
 
 
-def salted_split(split: Split, salt: bytes) -> str:
+def salted_split(split: Partition, salt: bytes) -> str:
     """Return the fingerprint of a split. Without the salt nobody can find the positions by trying them out."""
     return sha256(salt + split.hash.encode())
 
@@ -87,7 +87,7 @@ class ForgetSet:
     leaves: list[bytes]
 
     @classmethod
-    def of(cls, split: Split, content: Content | None = None, *, salts: list[bytes] | None = None) -> ForgetSet:
+    def of(cls, split: Partition, content: Content | None = None, *, salts: list[bytes] | None = None) -> ForgetSet:
         """Hash every forget sample with a salt of its own (a fresh one, unless given).
 
         ``content`` returns the bytes that stand for the sample at a position, for instance those of its file; by
@@ -104,7 +104,7 @@ class ForgetSet:
         return merkle.root(self.leaves).hex()
 
 
-def content_digest(split: Split, row: int, content: Content | None) -> bytes:
+def content_digest(split: Partition, row: int, content: Content | None) -> bytes:
     """Return the digest of what stands for a sample."""
     if content is None:
         return bytes.fromhex(fingerprint(sample_tensors(split, row)))

@@ -14,7 +14,7 @@ from unweave.record import merkle
 from unweave.record.fingerprints import fingerprint
 from unweave.split import Split
 
-NAME = "forget-proofs.json"
+PROOFS_FILE = "forget-proofs.json"
 PROOFS = {
     "format": TEXT,
     "version": COUNT,
@@ -63,9 +63,11 @@ def unhex(text: str, where: str) -> bytes:
 
 def forgotten_by(folder: Path, split: Split) -> Split:
     """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
-    file = folder / NAME
+    file = folder / PROOFS_FILE
     if not file.exists():
-        raise UsageError(f"{folder} has no {NAME}, so it is not known what was forgotten. Run it with a request id.")
+        raise UsageError(
+            f"{folder} has no {PROOFS_FILE}, so it is not known what was forgotten. Run it with a request id."
+        )
     private = read_proofs(file)
     rows = [sample["row"] for sample in private["samples"]]
     return Split(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)

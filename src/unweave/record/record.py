@@ -24,6 +24,7 @@ from unweave.engine import Cost
 from unweave.errors import UsageError, require_type
 from unweave.evaluation import BeforeStage2, Metric, Scores
 from unweave.files import canonical, read_json, sha256
+from unweave.partition import EVERY, RETAINED, Partition
 from unweave.provenance import provenance
 from unweave.record import signing
 from unweave.record.certificate import certificate_of
@@ -36,11 +37,9 @@ from unweave.record.fingerprints import (
     salted_split,
     tensor_digests,
 )
-from unweave.record.proofs import NAME as PROOFS
-from unweave.record.proofs import forgotten_by
+from unweave.record.proofs import PROOFS_FILE, forgotten_by
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
-from unweave.split import EVERY, RETAINED, Split
 
 NAME, SPLIT, TEST_SPLIT = "record.json", "split.json", "test-split.json"
 TEXT_LENGTH = 100_000
@@ -77,8 +76,8 @@ class Request:
         cls,
         given: Request | Mapping[str, Any] | None,
         model: nn.Module,
-        split: Split,
-        test: Split | None,
+        split: Partition,
+        test: Partition | None,
         out: str | os.PathLike[str] | None,
     ) -> Request | None:
         """Return the request, which may be given as a mapping, and refuse what cannot go on record before any work."""
@@ -96,7 +95,7 @@ class Request:
         request._check(model, split, test)
         return request
 
-    def _check(self, model: nn.Module, split: Split, test: Split | None) -> None:
+    def _check(self, model: nn.Module, split: Partition, test: Partition | None) -> None:
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.content is not None:
@@ -111,13 +110,13 @@ class Request:
             _refuse_forgotten(Path(self.previous).parent, before, split, test)
 
 
-def _refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Split, test: Split | None) -> None:
+def _refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Partition, test: Partition | None) -> None:
     """Refuse to keep what earlier requests made the model forget, as far as the folder of the last one tells.
 
     Positions tell nothing where the data set has another size: samples may have been deleted from it since.
     """
     who = f"request {before['request']['id']!r} or one before it"
-    if (folder / PROOFS).exists() and before["split"]["samples"] == len(split.samples):
+    if (folder / PROOFS_FILE).exists() and before["split"]["samples"] == len(split.samples):
         again = _kept_of(forgotten_by(folder, split), split)
         if len(again):
             raise UsageError(
@@ -132,17 +131,17 @@ def _refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Split, tes
         )
 
 
-def _kept_of(earlier: Split, split: Split) -> np.ndarray[Any, Any]:
+def _kept_of(earlier: Partition, split: Partition) -> np.ndarray[Any, Any]:
     return np.intersect1d(earlier.rows(*earlier.to_forget), split.rows(*RETAINED))
 
 
-def forgotten_tests(folder: Path, test: Split) -> Split | None:
+def forgotten_tests(folder: Path, test: Partition) -> Partition | None:
     """Return the test split of the run in a folder; None where it has none, or one of other test data."""
     file = folder / TEST_SPLIT
     content = read_json(file) if file.exists() else {}
     if isinstance(content, dict) and content.get("samples") != len(test.samples):
         return None
-    return Split.load(file, test.samples)
+    return Partition.load(file, test.samples)
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -168,7 +167,7 @@ def make_record(
     *,
     config: Mapping[str, Any],
     after: nn.Module,
-    split: Split,
+    split: Partition,
     scores: Scores,
     cost: Cost,
     begun: str,
@@ -227,11 +226,11 @@ def make_record(
 
 
 def record_files(
-    request: Request, *, split: Split, test: Split | None, **made_from: Any
+    request: Request, *, split: Partition, test: Partition | None, **made_from: Any
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the record of a finished run as a file, and what only its owner should see: proofs and splits."""
     record, proofs = make_record(request, split=split, **made_from)
-    private = {PROOFS: json.dumps(proofs, indent=2) + "\n", SPLIT: split.to_json()}
+    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: split.to_json()}
     if test is not None:
         private[TEST_SPLIT] = test.to_json()
     return {NAME: json.dumps(record, indent=2) + "\n"}, private

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave.evaluation import Scores
-from unweave.split import Split
+from unweave.partition import Partition
 
 ALWAYS = (
     "Unlearning changed a trained model. It does not prove that the result equals a model that never saw the data; "
@@ -18,7 +18,9 @@ ALWAYS = (
 )
 
 
-def stated_limits(split: Split, scores: Scores, certificate: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+def stated_limits(
+    split: Partition, scores: Scores, certificate: Mapping[str, Any], config: Mapping[str, Any]
+) -> list[str]:
     """Return the limits of this record: those of every one, and those of its own run."""
     found = list(ALWAYS)
     if certificate["bound"] is None:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from unweave.evaluation import Scores
 from unweave.files import canonical, read_json, sha256
+from unweave.partition import Partition
 from unweave.record import merkle, signing
 from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, salted_split, tensor_digests
 from unweave.record.proofs import unhex
 from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
-from unweave.split import Split
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
 
@@ -105,14 +105,14 @@ def check_original(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> 
     return Check("model before", same, f"matches {record['model']['before'][:16]}…" if same else "is another")
 
 
-def check_split(record: Mapping[str, Any], split: Split, proofs: Mapping[str, Any]) -> Check:
+def check_split(record: Mapping[str, Any], split: Partition, proofs: Mapping[str, Any]) -> Check:
     """Check with the private salt that this is the division of the data into forget, adjacent and remote samples."""
     same = salted_split(split, unhex(proofs["split_salt"], "split_salt")) == record["split"]["hash"]
     return Check("split", same, "matches" if same else f"is another ({split})")
 
 
 def check_forget(
-    record: Mapping[str, Any], split: Split, proofs: Mapping[str, Any], content: Content | None = None
+    record: Mapping[str, Any], split: Partition, proofs: Mapping[str, Any], content: Content | None = None
 ) -> Check:
     """Check with the private salts that the forget samples are those of the request, and name those that are not."""
     name = "forget samples"

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unweave.partition import EVERY, RETAINED
 from unweave.record import signing
 from unweave.record.verify import check_content
-from unweave.split import EVERY, RETAINED
 
 WIDTH = 88
 

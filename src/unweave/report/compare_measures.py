@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from unweave.partition import RETAINED
 from unweave.report.measures import ARROWS, SUBSETS, Place
 from unweave.report.results import Group, Results
-from unweave.split import RETAINED
 from unweave.tuning.objectives import erase_score
 
 ValueOf = Callable[[Results, Group, int], float | None]  # of the run of one seed

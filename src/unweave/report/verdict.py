@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from unweave.partition import RETAINED
 from unweave.report.measures import SECONDS, SPLITS, SUBSETS, Place
 from unweave.report.results import REFERENCES, Group, Results
-from unweave.split import RETAINED
 
 KEPT = 0.02
 COLLAPSE = 0.10  # as in the evaluation's goals

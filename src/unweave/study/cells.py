@@ -12,7 +12,7 @@ from typing import Any
 from unweave.benchmarks import Benchmark
 from unweave.errors import UsageError
 from unweave.methods import Method, all_methods, find_method
-from unweave.split import RETAINED
+from unweave.partition import RETAINED
 from unweave.study.adjacency import CLASSES, check_adjacency
 
 REFERENCES = ("original", "retrain")

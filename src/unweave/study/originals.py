@@ -18,8 +18,8 @@ from unweave.engine import Checkpoints, Computing
 from unweave.errors import UsageError
 from unweave.files import write_whole
 from unweave.output import UNFINISHED
+from unweave.partition import SUBSETS
 from unweave.run import load_weights, remove_folder
-from unweave.split import SUBSETS
 from unweave.study.locks import Locks
 from unweave.study.store import Store
 

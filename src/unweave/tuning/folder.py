@@ -23,7 +23,7 @@ from unweave.benchmarks import Benchmark
 from unweave.benchmarks.tuned import FILE, FORMAT, SCHEMA
 from unweave.errors import UsageError
 from unweave.files import read_json, write_whole
-from unweave.split import SUBSETS
+from unweave.partition import SUBSETS
 from unweave.study.locks import Locks
 from unweave.study.store import read_times
 from unweave.tuning.held_out import HELD_OUT

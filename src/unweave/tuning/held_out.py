@@ -9,7 +9,8 @@ import numpy as np
 
 from unweave.benchmarks import Task
 from unweave.errors import UsageError
-from unweave.split import SUBSETS, Split
+from unweave.partition import SUBSETS
+from unweave.split import Split
 
 HELD_OUT = 0.2  # of each subset
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from unweave.errors import unknown
 from unweave.evaluation.predictions import Predictions, array
 from unweave.evaluation.reference import tug_of_war
-from unweave.split import RETAINED, SUBSETS
+from unweave.partition import RETAINED, SUBSETS
 
 WORST = 0.0
 Answers = Mapping[str, Predictions]  # a model's, by subset

@@ -20,9 +20,9 @@ from unweave.engine.precision import Precision
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation.predictions import observe
 from unweave.methods import find_method
+from unweave.partition import RETAINED, SUBSETS
 from unweave.provenance import provenance
 from unweave.run import Result, unlearn
-from unweave.split import RETAINED, SUBSETS
 from unweave.study.originals import NotYet, Originals
 from unweave.study.processes import dead, started, still_running
 from unweave.study.study import PATIENCE
