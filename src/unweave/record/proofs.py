@@ -10,9 +10,9 @@ from typing import Any
 from unweave.errors import UsageError
 from unweave.files import read_array, read_json, read_tensors
 from unweave.forms import COUNT, TEXT, require_form
+from unweave.partition import Partition
 from unweave.record import merkle
 from unweave.record.fingerprints import fingerprint
-from unweave.split import Split
 
 PROOFS_FILE = "forget-proofs.json"
 PROOFS = {
@@ -61,7 +61,7 @@ def unhex(text: str, where: str) -> bytes:
         raise UsageError(f"{where} is {text[:40]!r}, which is not hexadecimal.") from None
 
 
-def forgotten_by(folder: Path, split: Split) -> Split:
+def forgotten_by(folder: Path, split: Partition) -> Partition:
     """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
     file = folder / PROOFS_FILE
     if not file.exists():
@@ -70,7 +70,7 @@ def forgotten_by(folder: Path, split: Split) -> Split:
         )
     private = read_proofs(file)
     rows = [sample["row"] for sample in private["samples"]]
-    return Split(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)
+    return Partition(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)
 
 
 def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:
