@@ -41,7 +41,7 @@ scaling: $(READY)
 
 # Every method, killed at random places and resumed: what `make test` samples, in some minutes.
 torture: $(READY)
-	$(RUN) -m tests.torture --out results/torture
+	$(RUN) -m tests.helpers.torture --out results/torture
 
 # Wheel and source distribution in dist/.
 package: $(READY)

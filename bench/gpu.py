@@ -15,10 +15,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import measure, released_loop, workloads
 from bench.measure import Laps, Stage, wait
 from bench.workloads import Workload
-from unweave.engine import Workbench, compiled
-from unweave.methods.descent import Descent, DescentSettings
-from unweave.partition import SUBSETS
-from unweave.projection import remove_span
+from unweave.data import SUBSETS
+from unweave.engine import Workbench
+from unweave.engine.compiling import forwards as compiled
+from unweave.maths import remove_span
+from unweave.methods import Descent, DescentSettings
 
 STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the protocol on CIFAR-100
 OWN_STEPS = 96  # of our own method there

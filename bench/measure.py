@@ -14,14 +14,13 @@ import torch
 from torch import nn
 
 from bench.workloads import METHOD, Workload
-from unweave.engine import History, Phase, Workbench
-from unweave.engine.batches import derive_seed
-from unweave.engine.compiled import Compile
+from unweave.engine import History, Phase, Workbench, derive_seed
+from unweave.engine.compiling import Compile
+from unweave.evaluation import observe
 from unweave.evaluation.membership import svc_features
-from unweave.evaluation.predictions import observe
 from unweave.methods import find_method
-from unweave.provenance import provenance
-from unweave.randomness import seed_everything
+from unweave.runtime import seed_everything
+from unweave.storage import provenance
 
 OWN = find_method("unweave")
 Stage = Literal[1, 2, "constrained"]

@@ -21,12 +21,10 @@ import torch
 from bench import measure, workloads
 from bench.measure import wait
 from bench.workloads import Workload
-from unweave.devices import pick_device
-from unweave.engine import Phase, Workbench
-from unweave.engine.batches import derive_seed
-from unweave.engine.compiled import Compile
+from unweave.engine import Phase, Workbench, derive_seed
+from unweave.engine.compiling import Compile
 from unweave.methods import METHODS, Method, find_method
-from unweave.randomness import seed_everything
+from unweave.runtime import pick_device, seed_everything
 
 FIRST = 6  # steps that may compile, allocate and load kernels; they count once
 TIMED = 60  # steps of a phase at the most

@@ -22,9 +22,10 @@ import torch.distributed as dist
 from torch import nn
 
 from bench import measure
-from unweave import Split, exchange, processes
+from unweave import Split
 from unweave.engine import Phase, Workbench
 from unweave.methods import find_method
+from unweave.runtime import exchange, processes
 
 COUNTS, WIDTHS, BATCHES = (2, 3), (64, 256), (24, 96)
 CLASSES, STEPS = 10, 3

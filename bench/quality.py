@@ -15,10 +15,10 @@ from typing import Any
 
 from bench import measure
 from unweave import evaluate, unlearn
-from unweave.benchmarks import find_benchmark
-from unweave.devices import pick_device
-from unweave.output import load_weights
-from unweave.partition import SUBSETS
+from unweave.data import SUBSETS
+from unweave.lab.benchmarks import find_benchmark
+from unweave.runs import load_weights
+from unweave.runtime import pick_device
 
 BENCHMARK, METHOD = "cifar100-resnet18", "two-stage"
 WAYS: dict[str, dict[str, Any]] = {"default": {}, "plain": {"precision": "float32", "compile": "off"}}

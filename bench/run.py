@@ -20,8 +20,8 @@ import torch
 from bench import gpu, measure, released_loop, workloads
 from bench.measure import Laps, Stage
 from bench.workloads import Workload
-from unweave.devices import pick_device
-from unweave.projection import remove_span
+from unweave.maths import remove_span
+from unweave.runtime import pick_device
 
 ROUNDS = 5
 WORKERS = 2

@@ -21,11 +21,11 @@ from torch import nn
 from bench import measure
 from bench.measure import Laps, wait
 from bench.workloads import METHOD
-from unweave.devices import pick_device
-from unweave.engine import Workbench, process_memory
-from unweave.methods.descent import Descent, DescentSettings
-from unweave.projection import remove_span
-from unweave.split import Split
+from unweave.api import Split
+from unweave.engine import Workbench
+from unweave.maths import remove_span
+from unweave.methods import Descent, DescentSettings
+from unweave.runtime import pick_device, process_memory
 
 INPUTS, CLASSES, BATCH = 64, 10, 128
 PARAMETERS = (100_000, 1_000_000, 10_000_000, 100_000_000)

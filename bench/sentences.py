@@ -19,10 +19,10 @@ from torch import nn
 
 from bench import measure
 from bench.measure import Laps
+from unweave.api import Split
 from unweave.engine import Workbench
-from unweave.evaluation.predictions import predict
+from unweave.evaluation import predict
 from unweave.methods import find_method
-from unweave.split import Split
 
 CPU = torch.device("cpu")
 COUNT, LONGEST, WORDS = 1_200, 40, 30_000

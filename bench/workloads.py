@@ -12,13 +12,12 @@ from torch import nn
 from torch.utils.data import Subset
 
 from bench.released_loop import Loaders, StoredImages
-from unweave.benchmarks import find_benchmark
-from unweave.benchmarks.images import PixelClassifier
-from unweave.benchmarks.networks import resnet18
-from unweave.methods import Method, find_method
-from unweave.methods.descent import DescentSettings
-from unweave.partition import SUBSETS
-from unweave.split import Split
+from unweave.api import Split
+from unweave.data import SUBSETS
+from unweave.lab.benchmarks import find_benchmark
+from unweave.lab.benchmarks.images import PixelClassifier
+from unweave.lab.benchmarks.networks import resnet18
+from unweave.methods import DescentSettings, Method, find_method
 
 METHOD = find_method("two-stage")
 RESTARTED_WORKERS = 4

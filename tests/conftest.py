@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from unweave import Split
-from unweave.benchmarks import find_benchmark
+from unweave.lab.benchmarks import find_benchmark
 
 torch.set_num_threads(1)  # steps this small are slowed down by threads, most of all where other work is going on
 
@@ -42,16 +42,6 @@ def digits():
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     return benchmark, task, benchmark.train(task, seed=0, device="cpu")
-
-
-def weights(model):
-    """Every parameter and buffer as one list of copies."""
-    return [tensor.detach().clone() for tensor in model.state_dict().values()]
-
-
-def same(first, second):
-    """Tell whether two lists of tensors are equal to the bit."""
-    return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 @pytest.fixture

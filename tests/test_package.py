@@ -7,13 +7,11 @@ import tarfile
 import textwrap
 import types
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import unweave
-
-ROOT = Path(__file__).parent.parent
+from tests.helpers.places import ROOT
 
 
 def test_every_public_name_exists():
@@ -73,7 +71,7 @@ def test_wheel_and_sdist_carry_what_they_must(tmp_path):
     (sdist,) = tmp_path.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
     assert "unweave/py.typed" in names
-    assert "unweave/benchmarks/tuned/digits.json" in names
+    assert "unweave/lab/benchmarks/tuned/digits.json" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     (metadata,) = [name for name in names if name.endswith("METADATA")]
     text = zipfile.ZipFile(wheel).read(metadata).decode()

@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.engine import Computing
 from unweave.errors import UsageError
-from unweave.provenance import provenance
-from unweave.tuning import Space, Tuning
-from unweave.tuning.objectives import accuracies, erase_score
-from unweave.tuning.searches import Tried, open_storage, require_optuna
-from unweave.tuning.tune import Work
+from unweave.lab.benchmarks import Benchmark, find_benchmark
+from unweave.lab.tuning import Space, Tuning, erase_score
+from unweave.lab.tuning.objectives import accuracies
+from unweave.lab.tuning.searches import Tried, open_storage, require_optuna
+from unweave.lab.tuning.tune import Work
+from unweave.storage import provenance
 
 
 def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | None = None) -> Tuning:
@@ -49,7 +49,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     count = max(len(some) for some in trials.values())
     tuning = Tuning(benchmark, out, list(studies), trials=count, goal="erase", seed=about["seed"])
     for path in (source / "models").glob("original.*.safetensors"):
-        shutil.copy2(path, tuning.folder.models)
+        shutil.copy2(path, tuning.tuning_folder.models)
         shutil.copy2(source / "times.jsonl", out)
     computing = Computing(device=device)
     base = Work(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
@@ -59,7 +59,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
             search.tell(trial.params, judged(Tried(**trial.user_attrs["tried"]), original))
     now = provenance(computing.check()) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
     for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
-        tuning.folder.add_provenance(run)
+        tuning.tuning_folder.add_provenance(run)
     tuning.write()
     return tuning
 

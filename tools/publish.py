@@ -33,7 +33,7 @@ from PIL import Image
 from pyarrow import compute
 from pyarrow import parquet as pq
 
-from unweave.report import read_results
+from unweave.lab.report import read_results
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from unweave.report import Group, label
-from unweave.report.printed import counterpart, printed_rows
-from unweave.tuning.objectives import erase_score
+from unweave.lab.report import Group, label
+from unweave.lab.report.printed import counterpart, printed_rows
+from unweave.lab.tuning import erase_score
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
 GALLERY = ROOT / "docs" / "gallery"
-TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/report/data/paper-costs.json"
+TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/lab/report/data/paper-costs.json"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 BENCHMARKS = {

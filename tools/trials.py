@@ -14,17 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from unweave import Result, Split, UsageError, evaluate, unlearn
-from unweave.benchmarks import Benchmark, Task, find_benchmark
+from unweave.data import SUBSETS, Data
 from unweave.engine import Workbench
 from unweave.evaluation import predict
-from unweave.labels import Data
-from unweave.losses import cross_entropy, squared_wasserstein
+from unweave.lab.benchmarks import Benchmark, Task, find_benchmark
+from unweave.maths import Gradient, remove_span, squared_wasserstein
 from unweave.methods import Method, find_method
-from unweave.methods.reference import reference_losses
+from unweave.methods.unseen import reference_losses
 from unweave.methods.unweave import UNWEAVE, Constrained
-from unweave.output import load_weights
-from unweave.partition import SUBSETS
-from unweave.projection import Gradient, remove_span
+from unweave.runs import load_weights
+from unweave.tasks import cross_entropy
 
 CPU = torch.device("cpu")
 SEEDS, HELD_OUT, DIALS = range(3), 0.2, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

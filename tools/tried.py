@@ -25,8 +25,8 @@ import torch
 import trials
 
 from unweave import RunError, RunWarning
-from unweave.partition import SUBSETS
-from unweave.provenance import provenance
+from unweave.data import SUBSETS
+from unweave.storage import provenance
 
 TABLES = {
     "erase": trials.erase,

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from unweave import processes
 from unweave._version import __version__
-from unweave.benchmarks import Benchmark, find_benchmark
 from unweave.errors import RunError, RunWarning, UsageError
+from unweave.lab.benchmarks import Benchmark, find_benchmark
+from unweave.runtime import processes
 
 
 class Commands(TyperGroup):

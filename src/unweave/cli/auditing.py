@@ -55,7 +55,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a saved model: accuracies, attacks, distance to retrained models, both goals."""
-    from unweave.audit import examine, load_subject
+    from unweave.lab.audit import examine, load_subject
 
     subject = load_subject(
         model,
@@ -101,8 +101,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Attack a saved model with everything there is, shadow models, relearning and probe included."""
-    from unweave.audit import audit as run_audit
-    from unweave.audit import load_subject
+    from unweave.lab.audit import audit as run_audit
+    from unweave.lab.audit import load_subject
 
     subject = load_subject(
         model,

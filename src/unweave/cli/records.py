@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unweave.benchmarks import find_benchmark
+from unweave.api import Split
 from unweave.cli.app import (
     AsJson,
     DataFolder,
@@ -25,10 +25,9 @@ from unweave.cli.app import (
 )
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
-from unweave.evaluation import Scores, evaluate
-from unweave.evaluation.certificate import target_of
-from unweave.files import read_json, read_tensors, write_whole
-from unweave.output import WEIGHTS, load_weights
+from unweave.evaluation import Scores, evaluate, target_of
+from unweave.lab.benchmarks import find_benchmark
+from unweave.lab.report import drift_rows, write_record_page
 from unweave.record import (
     NAME,
     PROOFS_FILE,
@@ -55,11 +54,11 @@ from unweave.record import (
     read_record,
     require_record,
 )
-from unweave.report.record_page import drift_rows, write_record_page
-from unweave.split import Split
+from unweave.runs import WEIGHTS, load_weights
+from unweave.storage import read_json, read_tensors, write_whole
 
 if TYPE_CHECKING:
-    from unweave.audit import Subject
+    from unweave.lab.audit import Subject
 
 record_app = typer.Typer(
     help="Show and check deletion records; prove that a sample was in one.",
@@ -166,13 +165,13 @@ def verify(
         checks.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
     chosen = chosen_options(options, small)
     if benchmark and not (model or source):
-        from unweave.audit import load_splits
+        from unweave.lab.audit import load_splits
 
         known = find_benchmark(benchmark, data=data, options=chosen)
         train, _ = load_splits(known, folder, split=split, asked=chosen)
         checks += _check_data(record, train, proofs or folder / PROOFS_FILE)
     elif benchmark or source or recompute:
-        from unweave.audit import load_subject
+        from unweave.lab.audit import load_subject
 
         try:
             subject = load_subject(

@@ -10,11 +10,17 @@ import torch
 import typer
 from torch import nn
 
-from unweave import processes
 from unweave._version import __version__
-from unweave.arguments import check_reference, check_request
-from unweave.benchmarks import Benchmark, Task
-from unweave.benchmarks.tuned import profile_of_folder
+from unweave.api import (
+    Result,
+    Split,
+    check_reference,
+    check_request,
+    load_weights,
+    refuse_existing,
+    unfinished,
+    unlearn,
+)
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -36,19 +42,18 @@ from unweave.cli.app import (
     stop,
     words,
 )
-from unweave.data import as_keep_data
-from unweave.demo import MARK, run_demo
-from unweave.engine import Limits
+from unweave.data import Partition, as_keep_data
+from unweave.engine import Limits, check_trackers
 from unweave.errors import UsageError
 from unweave.evaluation import Watch
-from unweave.files import read_json, write_whole
+from unweave.lab import MARK, run_demo
+from unweave.lab.benchmarks import Benchmark, Task, profile_of_folder
+from unweave.lab.report import accuracy_table
 from unweave.methods import Method, all_methods
-from unweave.output import kept_original, to_bytes
 from unweave.record import NAME, Request, forgotten_by, forgotten_tests
-from unweave.report import accuracy_table
-from unweave.run import Result, load_weights, refuse_existing, unfinished, unlearn
-from unweave.split import Split
-from unweave.tracking import check_trackers
+from unweave.runs import kept_original, to_bytes
+from unweave.runtime import processes
+from unweave.storage import read_json, write_whole
 
 
 @app.command()
@@ -239,7 +244,7 @@ def _keep(model: nn.Module, file: Path) -> None:
     write_whole(file, to_bytes(model.state_dict()))
 
 
-def _test_after(folder: Path, train: Split, earlier: Split, test: Split | None, *, said: bool) -> Split | None:
+def _test_after(folder: Path, train: Split, earlier: Partition, test: Split | None, *, said: bool) -> Split | None:
     """Return the test data without what the run before forgot. ``said``: somebody said what to forget now."""
     if not said and train.forget.tolist() == earlier.forget.tolist():
         raise UsageError(f"{folder} forgot these very samples. Say what to forget now: --option or --split.")

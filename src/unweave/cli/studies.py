@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.benchmarks import Benchmark, find_benchmark
-from unweave.benchmarks.tuned import profile_of_folder
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -33,8 +31,19 @@ from unweave.cli.app import (
     words,
 )
 from unweave.errors import RunError, UsageError
-from unweave.report import Group, Results, accuracy_table, compare, grid_table, grids, label, read_results, write_report
-from unweave.study import (
+from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
+from unweave.lab.report import (
+    Group,
+    Results,
+    accuracy_table,
+    compare,
+    grid_table,
+    grids,
+    label,
+    read_results,
+    write_report,
+)
+from unweave.lab.study import (
     PRESETS,
     Cell,
     Progress,
@@ -252,7 +261,7 @@ def compare_studies(
     found = compare(studies, baseline=baseline, variants=variants)
     tables = grids(found)
     if out is not None:
-        from unweave.report.compare_files import write_comparison  # slow to import
+        from unweave.lab.report import write_comparison  # slow to import
 
         write_comparison(found, studies, out)
     if as_json:

@@ -12,8 +12,6 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from unweave.benchmarks import find_benchmark
-from unweave.benchmarks.tuned import profile_of_goal
 from unweave.cli.app import (
     AsJson,
     BenchmarkName,
@@ -30,11 +28,11 @@ from unweave.cli.app import (
     stop,
     words,
 )
-from unweave.partition import SUBSETS
-from unweave.study.cells import REFERENCES
-from unweave.study.progress import in_words
-from unweave.tuning import SEED, tuned_methods
-from unweave.tuning import tune as run_tuning
+from unweave.data import SUBSETS
+from unweave.lab.benchmarks import find_benchmark, profile_of_goal
+from unweave.lab.study import REFERENCES, in_words
+from unweave.lab.tuning import SEED, tuned_methods
+from unweave.lab.tuning import tune as run_tuning
 
 
 @app.command()

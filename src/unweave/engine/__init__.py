@@ -4,14 +4,17 @@ A phase is a loop of steps over a `Workbench` (the model being changed, its data
 gradients). The engine keeps the history, shows progress, writes checkpoints and resumes from them.
 """
 
-from unweave.engine.batches import Batches
-from unweave.engine.checkpoint import Checkpoints
+from unweave.engine.batches import Batches, derive_seed
+from unweave.engine.checkpoints import Checkpoints
 from unweave.engine.computing import Computing
 from unweave.engine.cost import Cost
 from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
+from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
+from unweave.engine.progress_line import ProgressLine, make_bar
+from unweave.engine.tracking import check_trackers, tracked
 from unweave.engine.workbench import Workbench
 
 __all__ = [
@@ -24,7 +27,14 @@ __all__ = [
     "History",
     "Limits",
     "Logged",
+    "OptimizerName",
     "Phase",
+    "ProgressLine",
     "Workbench",
+    "check_trackers",
+    "derive_seed",
+    "make_bar",
+    "make_optimizer",
     "run_phases",
+    "tracked",
 ]

@@ -14,10 +14,9 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from unweave import processes
-from unweave.data import Batch, Samples
+from unweave.data import Ahead, Batch, Order, Samples, to_device
 from unweave.errors import UsageError
-from unweave.loading import Ahead, Order, to_device
+from unweave.runtime import processes
 
 
 def derive_seed(*parts: int | str) -> int:

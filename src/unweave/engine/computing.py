@@ -7,10 +7,9 @@ from typing import Any, get_args
 
 import torch
 
-from unweave.devices import pick_device
-from unweave.engine.compiled import Compile
-from unweave.engine.precision import Precision, resolve_precision
+from unweave.engine.compiling import Compile
 from unweave.errors import unknown
+from unweave.runtime import Precision, pick_device, resolve_precision
 
 
 @dataclass(frozen=True, kw_only=True)

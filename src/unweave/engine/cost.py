@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from unweave.engine import process_memory
+from unweave.runtime import process_memory
 
 
 @dataclass

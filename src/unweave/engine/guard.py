@@ -21,17 +21,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unweave import exchange, processes
-from unweave.data import Batch
-from unweave.devices import reading
+from unweave.data import RETAINED, Batch, labels_of, require_known_labels
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
-from unweave.labels import labels_of, require_known_labels
-from unweave.losses import require_one_each, try_on
-from unweave.partition import RETAINED
+from unweave.runtime import collected, exchange, processes, reading
 from unweave.settings import Settings, setting
-from unweave.sharding import collected
+from unweave.tasks import require_one_each, try_on
 
 BATCH = 64
 FEWEST = 10  # of samples that say something about a kept subset

@@ -9,17 +9,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from unweave import exchange, processes, sharding
 from unweave.engine.batches import derive_seed
-from unweave.engine.checkpoint import Checkpoint, Checkpoints
+from unweave.engine.checkpoints import Checkpoint, Checkpoints
 from unweave.engine.cost import Cost
 from unweave.engine.guard import CollapseError, Guard
 from unweave.engine.history import History, Tell
 from unweave.engine.phase import Logged, Phase
-from unweave.engine.progress import ProgressLine
+from unweave.engine.progress_line import ProgressLine
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, Stopped, UsageError
-from unweave.randomness import own_random_numbers, seed_everything
+from unweave.runtime import exchange, own_random_numbers, processes, seed_everything, sharding
 
 Watcher: TypeAlias = Callable[[Phase, int], Logged]
 
@@ -40,7 +39,7 @@ def run_phases(
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
     a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. Several
-    processes (`unweave.processes`) take every step together; the first decides when to look, to save and to leave.
+    processes take every step together; the first decides when to look, to save and to leave.
     ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
     to leave: then a checkpoint is written, if there is a place for it, and `Stopped` raised. A ``guard`` stops a run
     that destroys the model, with a `CollapseError` that has the last good weights. ``tell`` gets the rows of the

@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from unweave.data import Data, map_tensors, tensors_of
 from unweave.errors import RunError, RunWarning, UsageError
-from unweave.labels import Data
-from unweave.trees import map_tensors, tensors_of
 
 Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, each depending on its sample only
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from unweave.data import RETAINED
 from unweave.engine.workbench import Workbench
-from unweave.partition import RETAINED
-from unweave.sharding import all_cut_like, collected, cut_like, is_cut, load
+from unweave.runtime import all_cut_like, collected, cut_like, is_cut, load
 
 Logged: TypeAlias = "Mapping[str, Tensor | float]"
 State: TypeAlias = "dict[str, Tensor]"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from unweave import exchange, processes
+from unweave.runtime import exchange, processes
 
 
 class SharedStatistics:

@@ -14,29 +14,39 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unweave import exchange, processes, sharding
-from unweave.data import Batch
-from unweave.devices import reading
+from unweave.data import (
+    Batch,
+    Data,
+    Partition,
+    has_one_each,
+    join,
+    labels_of,
+    require_classes,
+    require_known_labels,
+    settle_padding,
+    shapes,
+)
 from unweave.engine.batches import Batches, derive_seed, grouped
-from unweave.engine.compiled import Compile
+from unweave.engine.compiling import Compile
 from unweave.engine.cost import Cost, Meter
-from unweave.engine.device_memory import limited_to, parse_bytes
-from unweave.engine.passes import Passes
-from unweave.engine.precision import (
+from unweave.engine.forward import Passes
+from unweave.engine.shared_statistics import SharedStatistics
+from unweave.errors import UsageError
+from unweave.maths import Gradient
+from unweave.runtime import (
     Precision,
+    exchange,
     fast_products,
+    limited_to,
+    parse_bytes,
+    processes,
+    reading,
     resolve_precision,
+    sharding,
     use_channels_last,
     use_contiguous,
 )
-from unweave.engine.shared_statistics import SharedStatistics
-from unweave.errors import UsageError
-from unweave.labels import Data, labels_of, require_classes, require_known_labels
-from unweave.lengths import settle_padding
-from unweave.losses import Loss, cross_entropy, log_odds, logits, try_on
-from unweave.partition import Partition
-from unweave.projection import Gradient
-from unweave.trees import has_one_each, join, shapes
+from unweave.tasks import Loss, cross_entropy, log_odds, logits, try_on
 
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for

@@ -4,18 +4,28 @@ One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``refere
 ``certificate`` and, over all of them, ``goals``. `evaluate` asks them.
 """
 
-from unweave.evaluation.certificate import ForgettingBound, forgetting_bound, shortfall_bound
+from unweave.evaluation import attack
+from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.attack import FEWEST
+from unweave.evaluation.bounds import ForgettingBound, forgetting_bound, shortfall_bound, target_of
+from unweave.evaluation.distances import tug_of_war
+from unweave.evaluation.entanglement import Entanglement, entanglement
 from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
+from unweave.evaluation.features import features
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Look, Observed, Predictions, observe, predict
+from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
+from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
-from unweave.evaluation.watch import Watch
+from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
+from unweave.evaluation.watch import Watch, Watcher
 
 __all__ = [
+    "FEWEST",
     "QUESTIONS",
     "BeforeStage2",
+    "Entanglement",
     "ForgettingBound",
     "Goal",
     "Look",
@@ -26,10 +36,23 @@ __all__ = [
     "Relearning",
     "Scores",
     "Watch",
+    "Watcher",
+    "accuracy_and_losses",
+    "array",
+    "attack",
+    "balanced_halves",
+    "confidences",
+    "entanglement",
     "evaluate",
+    "features",
     "forgetting_bound",
+    "log_likelihood_ratio",
+    "log_ratios",
     "observe",
     "predict",
+    "relative_scores",
     "relearn",
     "shortfall_bound",
+    "target_of",
+    "tug_of_war",
 ]

@@ -9,21 +9,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from unweave.devices import pick_device
-from unweave.engine.precision import Precision, resolve_precision
+from unweave.data import Partition
 from unweave.errors import UsageError, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
-from unweave.evaluation.certificate import forgetting_bound, no_certificate, shortfall_metrics
+from unweave.evaluation.bounds import forgetting_bound, no_certificate, shortfall_metrics
+from unweave.evaluation.distances import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, predict
 from unweave.evaluation.probe import probe_metrics
-from unweave.evaluation.reference import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.relearn import RelearnSettings, no_relearning, relearn_metrics
 from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
-from unweave.partition import Partition
+from unweave.runtime import Precision, pick_device, resolve_precision
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
 CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave

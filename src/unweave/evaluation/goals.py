@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from unweave.data import RETAINED
 from unweave.evaluation.metric import Metric
-from unweave.partition import RETAINED
 
 COLLAPSE = 0.10  # of accuracy lost on retained data, from which a model counts as broken
 BEHAVIOUR = ("mia_svc_confidence", "mia_population_auc")

@@ -14,22 +14,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave import exchange, processes
-from unweave.data import Batch, Samples
-from unweave.devices import pick_device, reading
-from unweave.engine.precision import (
+from unweave.data import SUBSETS, Batch, Partition, Samples, require_known_labels, settle_padding
+from unweave.errors import RunError
+from unweave.runtime import (
     Precision,
     autocast,
     channels_last,
     exact_head,
+    exchange,
     fast_products,
+    pick_device,
+    processes,
+    reading,
     resolve_precision,
 )
-from unweave.errors import RunError
-from unweave.labels import require_known_labels
-from unweave.lengths import settle_padding
-from unweave.losses import try_on
-from unweave.partition import SUBSETS, Partition
+from unweave.tasks import try_on
 
 T = TypeVar("T")
 BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from unweave.data import Partition
 from unweave.errors import UsageError
 from unweave.evaluation.attack import FEWEST
+from unweave.evaluation.features import features
 from unweave.evaluation.metric import Estimate, Metric, share
-from unweave.neighbours import features
-from unweave.partition import Partition
 
 SIDES = ("forget", "adjacent")
 MOST = 5000  # training samples of a side that the probe learns from

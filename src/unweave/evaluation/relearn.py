@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from unweave.devices import pick_device
-from unweave.engine import Logged, Phase, Workbench, run_phases
+from unweave.data import Partition
+from unweave.engine import Logged, OptimizerName, Phase, Workbench, make_optimizer, run_phases
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import predict
-from unweave.methods.descent import OptimizerName, make_optimizer
-from unweave.partition import Partition
+from unweave.runtime import pick_device
 from unweave.settings import Settings, setting
 
 Source = Literal["forget", "adjacent"]

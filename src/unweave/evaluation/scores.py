@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from unweave.data import EVERY
 from unweave.errors import UsageError, unknown
 from unweave.evaluation.goals import Goal, collapse, goals
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed
-from unweave.partition import EVERY
 
 SCHEMA = 2
 WIDTH = 80

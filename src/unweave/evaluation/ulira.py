@@ -3,7 +3,7 @@
 For every sample x, half of the shadow models were trained on it and then made to forget it; the others never saw it,
 and forgot something else. The statistic is the margin log(p_y / (1 − p_y)). Two Gaussians are fitted to each sample's
 margins, and the attacked model is scored by the log of their likelihood ratio. Shadow models are trained by
-`unweave.audit`; here are the sums.
+`unweave.lab.audit`; here are the sums.
 """
 
 from __future__ import annotations

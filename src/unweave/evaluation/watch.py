@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from unweave.data import SUBSETS, Partition
 from unweave.engine import Logged, Phase
-from unweave.engine.precision import Precision
 from unweave.errors import UsageError
 from unweave.evaluation.predictions import predict
-from unweave.partition import SUBSETS, Partition
-from unweave.randomness import own_random_numbers
+from unweave.runtime import Precision, own_random_numbers
 
 POINTS = 25
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from unweave.engine import Logged, Phase, Workbench
-from unweave.losses import divergence
+from unweave.maths import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
 
-from unweave.engine import Logged, Phase, Workbench
-from unweave.search import Around, Multiples
-from unweave.settings import Settings, setting
+from unweave.engine import Logged, OptimizerName, Phase, Workbench, make_optimizer
+from unweave.settings import Around, Multiples, Settings, setting
 
-OptimizerName = Literal["sgd", "adam", "adamw"]
 WARM_UP = 0.1  # share of the run
 
 
@@ -33,22 +30,6 @@ class DescentSettings(Settings):
     normalisation: Literal["train", "eval"] = setting(
         "train", help="Mode of normalisation layers and dropout: eval freezes statistics and turns dropout off."
     )
-
-
-def make_optimizer(
-    name: OptimizerName,
-    parameters: list[nn.Parameter],
-    *,
-    learning_rate: float,
-    momentum: float = 0.0,
-    weight_decay: float = 0.0,
-) -> torch.optim.Optimizer:
-    """Return the optimiser of that name; on CUDA as one kernel for all parameters."""
-    fused = all(parameter.is_cuda for parameter in parameters)
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum, weight_decay=weight_decay, fused=fused)
-    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
 
 
 def optimizer_for(settings: DescentSettings, bench: Workbench) -> torch.optim.Optimizer:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unweave.data import RETAINED
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,13 +27,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from unweave.data import RETAINED
 from unweave.engine import Logged, Phase, Workbench
+from unweave.maths import combine
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
-from unweave.projection import combine
-from unweave.search import Between
-from unweave.settings import setting
+from unweave.settings import Between, setting
 
 
 @dataclass(frozen=True, kw_only=True)

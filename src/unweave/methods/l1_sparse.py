@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unweave.data import RETAINED
 from unweave.engine import Logged
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings, set_learning_rate
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
-from unweave.search import Around
-from unweave.settings import setting
-from unweave.sharding import total
+from unweave.runtime import total
+from unweave.settings import Around, setting
 
 
 @dataclass(frozen=True, kw_only=True)

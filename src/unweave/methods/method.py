@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from unweave.data import SUBSETS, Partition
 from unweave.engine import Phase
 from unweave.errors import UsageError, unknown
-from unweave.partition import SUBSETS, Partition
 from unweave.settings import Settings
 
 

@@ -24,13 +24,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from unweave.data import Batch
+from unweave.data import RETAINED, Batch
 from unweave.engine import Logged, Phase, Workbench
+from unweave.maths import combine, gram_matrix
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
 from unweave.methods.relabel import chance, random_labels
-from unweave.partition import RETAINED
-from unweave.projection import combine, gram_matrix
 from unweave.settings import setting
 
 # Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.

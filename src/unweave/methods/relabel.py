@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unweave.engine.batches import derive_seed
+from unweave.engine import derive_seed
 
 
 def chance(count: int, *, seed: int, turn: int, device: torch.device) -> Tensor:

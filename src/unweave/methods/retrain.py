@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unweave.data import RETAINED
 from unweave.engine import Workbench
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
 from unweave.settings import setting
 
 

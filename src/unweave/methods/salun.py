@@ -31,13 +31,12 @@ from torch import Tensor
 
 from unweave.data import Batch
 from unweave.engine import Logged, Phase, Workbench
+from unweave.maths import Gradient
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
 from unweave.methods.relabel import chance, random_labels
-from unweave.projection import Gradient
-from unweave.search import OneOf
-from unweave.settings import setting
-from unweave.sharding import all_cut_like, whole
+from unweave.runtime import all_cut_like, whole
+from unweave.settings import OneOf, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,13 +21,12 @@ from dataclasses import dataclass
 
 import torch
 
+from unweave.data import RETAINED
 from unweave.engine import Logged, Phase, Workbench
-from unweave.losses import divergence
+from unweave.maths import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
-from unweave.search import Between, OneOf
-from unweave.settings import setting
+from unweave.settings import Between, OneOf, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,11 @@ from typing import Literal
 
 import torch
 
+from unweave.data import RETAINED
 from unweave.engine import Batches, Logged, Phase, Workbench
+from unweave.maths import Gradient
 from unweave.methods.method import Method
-from unweave.partition import RETAINED
-from unweave.projection import Gradient
-from unweave.search import Between
-from unweave.settings import Settings, setting
+from unweave.settings import Between, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

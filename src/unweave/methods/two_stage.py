@@ -43,14 +43,11 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Batch
-from unweave.devices import reading
-from unweave.engine import Batches, Logged, Phase, Workbench
-from unweave.losses import clipped, squared_wasserstein
-from unweave.methods.descent import OptimizerName, make_optimizer
+from unweave.engine import Batches, Logged, OptimizerName, Phase, Workbench, make_optimizer
+from unweave.maths import Gradient, clipped, remove_span, squared_wasserstein
 from unweave.methods.method import Method
-from unweave.projection import Gradient, remove_span
-from unweave.search import Around, Multiples, OneOf
-from unweave.settings import Settings, setting
+from unweave.runtime import reading
+from unweave.settings import Around, Multiples, OneOf, Settings, setting
 
 # Keeps the extra penalty on confident samples finite where the loss is 0 (value of the release).
 CONFIDENT_OFFSET = 1e-3

@@ -67,7 +67,7 @@ needs the steps no less, to forget and to repair.
 
 **Two goals, and a dial.** *Erase* is above. *Retrain* wants the model that never saw the forget data, which recognises
 much of it, taught by adjacent data. There the forget data have a distribution R of log-odds, which must be estimated
-(`unweave.methods.reference`), and every forget sample gets log-odds rᵢ of R to aim at. Where the estimate is a model,
+(`unweave.methods.unseen`), and every forget sample gets log-odds rᵢ of R to aim at. Where the estimate is a model,
 it has a loss of each sample, and rᵢ is from that: the model says not only how many samples it would recognise, but
 which. Where it is a list of losses, rᵢ is the quantile of R at the rank of mᵢ, which is the best coupling in one
 dimension. With P_θ the distribution of the mᵢ, the constraint is
@@ -104,15 +104,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unweave.data import RETAINED
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.errors import UsageError
-from unweave.losses import averaged_quantiles, odds_of
+from unweave.maths import Gradient, averaged_quantiles, gram_matrix, odds_of, remove_span
 from unweave.methods.method import Method
-from unweave.methods.reference import reference_losses
-from unweave.partition import RETAINED
-from unweave.projection import Gradient, gram_matrix, remove_span
-from unweave.search import Around, Between, Multiples
-from unweave.settings import Settings, setting
+from unweave.methods.unseen import reference_losses
+from unweave.settings import Around, Between, Multiples, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@
 '2031-17'
 """
 
-from unweave.record import merkle
-from unweave.record.fingerprints import ForgetSet, content_digest, fingerprint, sample_tensors
+from unweave.record import merkle, signing
+from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.proofs import PROOFS_FILE, digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
 from unweave.record.record import (
     NAME,
@@ -33,6 +33,7 @@ from unweave.record.verify import (
     check_split,
 )
 from unweave.record.words import changes, describe, describe_drift, printable
+from unweave.storage import fingerprint
 
 __all__ = [
     "NAME",
@@ -73,4 +74,5 @@ __all__ = [
     "record_files",
     "require_record",
     "sample_tensors",
+    "signing",
 ]

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from unweave.evaluation import BeforeStage2, Predictions, Scores, forgetting_bound, predict, shortfall_bound
-from unweave.evaluation.certificate import target_of
-from unweave.partition import Partition
+from unweave.data import Partition
+from unweave.evaluation import BeforeStage2, Predictions, Scores, forgetting_bound, predict, shortfall_bound, target_of
 
 
 def certificate_of(

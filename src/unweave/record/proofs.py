@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unweave.data import Partition
 from unweave.errors import UsageError
-from unweave.files import read_array, read_json, read_tensors
-from unweave.forms import COUNT, TEXT, require_form
-from unweave.partition import Partition
 from unweave.record import merkle
-from unweave.record.fingerprints import fingerprint
+from unweave.storage import COUNT, TEXT, fingerprint, read_array, read_json, read_tensors, require_form
 
 PROOFS_FILE = "forget-proofs.json"
 PROOFS = {

@@ -20,26 +20,17 @@ import numpy as np
 import torch
 from torch import nn
 
+from unweave.data import EVERY, RETAINED, Partition
 from unweave.engine import Cost
 from unweave.errors import UsageError, require_type
 from unweave.evaluation import BeforeStage2, Metric, Scores
-from unweave.files import canonical, read_json, sha256
-from unweave.partition import EVERY, RETAINED, Partition
-from unweave.provenance import provenance
 from unweave.record import signing
 from unweave.record.certificate import certificate_of
-from unweave.record.fingerprints import (
-    SALT_BYTES,
-    Content,
-    ForgetSet,
-    digest_of,
-    fingerprint,
-    salted_split,
-    tensor_digests,
-)
+from unweave.record.forget_set import SALT_BYTES, Content, ForgetSet, salted_split
 from unweave.record.proofs import PROOFS_FILE, forgotten_by
 from unweave.record.schema import FORMAT, NAMES, require_record
 from unweave.record.stated import stated_limits
+from unweave.storage import canonical, digest_of, fingerprint, provenance, read_json, sha256, tensor_digests
 
 NAME, SPLIT, TEST_SPLIT = "record.json", "split.json", "test-split.json"
 TEXT_LENGTH = 100_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unweave.errors import UsageError
-from unweave.files import canonical
-from unweave.forms import COUNT, NUMBER, OBJECT, TEXT, require_form
+from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, canonical, require_form
 
 FORMAT = {"format": "unweave-record", "version": 1}
 

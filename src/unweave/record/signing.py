@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.errors import RunError, UsageError
-from unweave.files import require_plain, write_whole
+from unweave.storage import require_plain, write_whole
 
 KEY_BYTES = 2**16
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from unweave.data import Partition
 from unweave.evaluation import Scores
-from unweave.partition import Partition
 
 ALWAYS = (
     "Unlearning changed a trained model. It does not prove that the result equals a model that never saw the data; "

@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
+from unweave.data import Partition
 from unweave.evaluation import Scores
-from unweave.files import canonical, read_json, sha256
-from unweave.partition import Partition
 from unweave.record import merkle, signing
-from unweave.record.fingerprints import Content, ForgetSet, digest_of, fingerprint, salted_split, tensor_digests
+from unweave.record.forget_set import Content, ForgetSet, salted_split
 from unweave.record.proofs import unhex
 from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
+from unweave.storage import canonical, digest_of, fingerprint, read_json, sha256, tensor_digests
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unweave.partition import EVERY, RETAINED
+from unweave.data import EVERY, RETAINED
 from unweave.record import signing
 from unweave.record.verify import check_content
 

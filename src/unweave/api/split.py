@@ -1,0 +1,101 @@
+"""The split that users make: a partition of the training data, and what a model says about it.
+
+>>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+>>> split = Split.by_class(data, fine=[0, 0, 1, 2, 2, 3], forget="cat", names=["cat", "dog", "car", "bus"])
+>>> print(split)
+Split of 6 samples: 2 forget, 1 adjacent, 3 remote
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, positions_of
+from unweave.errors import UsageError
+from unweave.evaluation import Entanglement, entanglement, features
+
+
+class Split(Partition):
+    """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
+
+    ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
+    mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
+    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
+    list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
+    which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
+    forget: no kept data, and to stay forgotten (`after`).
+    """
+
+    @classmethod
+    def by_neighbours(
+        cls,
+        dataset: Any,
+        *,
+        forget: Indices,
+        model: nn.Module | None = None,
+        k: int = 20,
+        fraction: float = 0.10,
+        features: Tensor | np.ndarray[Any, Any] | None = None,
+        collate: Collate | None = None,
+        device: str | torch.device | None = None,
+    ) -> Self:
+        """Find adjacent data with the model itself, by the rule of the paper's appendix.
+
+        Features come from the model's penultimate layer (or are given). Each forget sample names its ``k``
+        nearest retained samples; a retained sample's score is how often it is named; the ``fraction`` of
+        retained samples with the highest scores is adjacent (equal scores: the earlier sample).
+        """
+        samples = Samples(dataset, collate=collate)
+        gone = positions_of("forget", forget, len(samples))
+        kept = np.setdiff1d(np.arange(len(samples)), gone)
+        if len(gone) == 0 or len(kept) == 0:
+            raise UsageError(f"{len(gone)} of {len(samples)} samples are to be forgotten: there must be some of each.")
+        if not 0 < fraction < 1:
+            raise UsageError(f"fraction is {fraction}, but must be between 0 and 1.")
+        found = _features(model, samples, features, device)
+        scores = adjacency_scores(found[gone], found[kept], k).numpy()
+        count = max(1, round(fraction * len(kept)))
+        top = np.argsort(-scores, kind="stable")[:count]
+        return cls(samples, gone, kept[top])
+
+    def entanglement(
+        self,
+        model: nn.Module | None = None,
+        *,
+        k: int = 20,
+        groups: Indices | None = None,
+        names: Sequence[str] | None = None,
+        features: Tensor | np.ndarray[Any, Any] | None = None,
+        device: str | torch.device | None = None,
+    ) -> Entanglement:
+        """Measure, before any unlearning, which retained groups live next to the forget set.
+
+        ``groups`` gives a group (for instance the fine class) for every sample; by default the training label.
+        """
+        labels = self.samples.labels()
+        found = _features(model, self.samples, features, device)
+        return entanglement(found, self.forget, labels, k=k, groups=labels if groups is None else groups, names=names)
+
+
+def _features(
+    model: nn.Module | None,
+    samples: Samples,
+    given: Tensor | np.ndarray[Any, Any] | None,
+    device: str | torch.device | None,
+) -> Tensor:
+    if given is not None:
+        found = torch.as_tensor(given).float()
+        if found.ndim != 2 or len(found) != len(samples):
+            raise UsageError(f"features must have one row for each of the {len(samples)} samples.")
+        if not found.isfinite().all():
+            first = int((~found.isfinite().all(dim=1)).nonzero()[0])
+            raise UsageError(f"features must be finite, but those of sample {first} are not.")
+        return found
+    if model is None:
+        raise UsageError("Neighbours need a model (model=) or its features (features=).")
+    return features(model, samples, torch.arange(len(samples)), device=device)

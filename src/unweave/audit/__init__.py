@@ -1,7 +1,0 @@
-"""Scores and attacks for a saved model: what ``unweave evaluate`` and ``unweave audit`` do."""
-
-from unweave.audit.examine import audit, examine
-from unweave.audit.shadows import Pool, make_shadows
-from unweave.audit.subject import Subject, load_splits, load_subject
-
-__all__ = ["Pool", "Subject", "audit", "examine", "load_splits", "load_subject", "make_shadows"]

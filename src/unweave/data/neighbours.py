@@ -1,0 +1,46 @@
+"""Nearest neighbours by chunked matrix products, never by an n × n matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unweave.errors import UsageError
+from unweave.runtime import exchange, processes
+
+
+def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tuple[Tensor, Tensor]:
+    """Return the k nearest points of every query: squared Euclidean distances, and positions in ``points``.
+
+    Memory grows with ``chunk``², not with queries × points.
+
+    >>> nearest(torch.tensor([[0.0], [9.0]]), torch.tensor([[1.0], [7.0], [10.0]]), k=2)[1]
+    tensor([[0, 1],
+            [2, 1]])
+    """
+    if not isinstance(k, int) or not 1 <= k <= len(points):
+        raise UsageError(f"k is {k}, but must be between 1 and the {len(points)} samples to choose from.")
+    # Centred features keep the cancellation in |q|² − 2qp + |p|² small.
+    centre = points.mean(dim=0)
+    queries, points = queries - centre, points - centre
+    rows = max(1, chunk * chunk // 4 // max(1, min(chunk, len(points))))
+    distances, positions = [], []
+    for some in queries.split(rows):
+        best = some.new_full((len(some), k), torch.inf)
+        place = torch.zeros(len(some), k, dtype=torch.long, device=some.device)
+        for start in range(0, len(points), chunk):
+            part = points[start : start + chunk]
+            apart = torch.addmm(part.square().sum(1)[None, :], some, part.T, alpha=-2)
+            near, here = apart.topk(min(k, len(part)), dim=1, largest=False)
+            best, pick = torch.cat([best, near], 1).topk(k, dim=1, largest=False)
+            place = torch.cat([place, here + start], 1).gather(1, pick)
+        distances.append((best + some.square().sum(1, keepdim=True)).clamp(min=0))
+        positions.append(place)
+    return torch.cat(distances), torch.cat(positions)
+
+
+def adjacency_scores(forget: Tensor, retained: Tensor, k: int) -> Tensor:
+    """Return how often each retained sample is among the k nearest of a forget sample (the paper's rule)."""
+    part = processes.part_of(len(forget))
+    positions = exchange.gathered(nearest(part.rows(forget) if part else forget, retained, k)[1], part)
+    return torch.bincount(positions.flatten(), minlength=len(retained))

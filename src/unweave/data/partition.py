@@ -1,0 +1,325 @@
+"""Which training samples to forget, which are adjacent to them, which are remote: indices, and no model.
+
+>>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+>>> split = Partition.by_class(data, fine=[0, 0, 1, 2, 2, 3], forget="cat", names=["cat", "dog", "car", "bus"])
+>>> print(split)
+Split of 6 samples: 2 forget, 1 adjacent, 3 remote
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unweave.data.samples import Collate, Samples
+from unweave.errors import UsageError, require_type, unknown
+from unweave.storage import COUNT, LIST, TEXT, read_json, require_form, write_whole
+
+SUBSETS = ("forget", "adjacent", "remote")
+RETAINED = ("adjacent", "remote")
+EVERY = (*SUBSETS, "forgotten")
+Subset: TypeAlias = Literal["forget", "adjacent", "remote"]
+Indices: TypeAlias = "Sequence[int] | range | Tensor | np.ndarray[Any, Any]"
+Condition: TypeAlias = "Indices | Callable[[Any], bool]"
+FORMAT = {"format": "unweave-split", "version": 1}
+
+
+class Partition:
+    """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
+
+    ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
+    mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
+    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
+    list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
+    which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
+    forget: no kept data, and to stay forgotten (`after`).
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        forget: Indices,
+        adjacent: Indices,
+        remote: Indices | None = None,
+        *,
+        forgotten: Indices = (),
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        self.samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
+        size = len(self.samples)
+        self.forget = positions_of("forget", forget, size)
+        self.adjacent = positions_of("adjacent", adjacent, size)
+        self.forgotten = positions_of("forgotten", forgotten, size)
+        if remote is None:
+            taken = np.concatenate([self.forget, self.adjacent, self.forgotten])
+            remote = np.setdiff1d(np.arange(size), taken)
+        self.remote = positions_of("remote", remote, size)
+        self.allow_empty = allow_empty
+        self._check(allow_empty)
+
+    def _check(self, allow_empty: bool) -> None:
+        for index, name in enumerate(EVERY):
+            if len(self[name]) == 0 and not allow_empty and name in SUBSETS:
+                raise UsageError(
+                    f"The {name} set is empty. Give it at least one sample"
+                    + (" (Split.by_neighbours finds adjacent data)." if name == "adjacent" else ".")
+                )
+            for other in EVERY[index + 1 :]:
+                both = np.intersect1d(self[name], self[other])
+                if len(both):
+                    raise UsageError(
+                        f"{len(both)} samples are in both {name} and {other} (first: {both[0]}). "
+                        "Give each sample to one set."
+                    )
+
+    # Ways to make one
+
+    @classmethod
+    def by_class(
+        cls,
+        dataset: Any,
+        *,
+        fine: Indices,
+        forget: int | str | Sequence[int | str],
+        names: Sequence[str] | None = None,
+        labels: Indices | None = None,
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> Self:
+        """Forget whole fine classes; adjacent is what shares their training label.
+
+        ``fine`` gives the fine class of every sample, ``names`` the names of the fine classes. ``labels``
+        spares reading the training labels from the data set.
+        """
+        samples = Samples(dataset, collate=collate)
+        fine = np.asarray(fine)
+        if fine.ndim != 1:
+            raise UsageError(f"fine must be one class for each sample, not of shape {fine.shape}.")
+        if len(fine) != len(samples):
+            raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
+        try:
+            wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
+        except TypeError:
+            raise UsageError(f"forget must be a fine class or a list of them, not {forget!r}.") from None
+        codes = [_class_code(name, names, fine) for name in wanted]
+        label = np.asarray(labels) if labels is not None else samples.labels().numpy()
+        if label.shape != fine.shape:
+            raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
+        is_forget = np.isin(fine, codes)
+        is_adjacent = np.isin(label, np.unique(label[is_forget])) & ~is_forget
+        return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)
+
+    @classmethod
+    def where(
+        cls,
+        dataset: Any,
+        *,
+        forget: Condition,
+        adjacent: Condition,
+        collate: Collate | None = None,
+        allow_empty: bool = False,
+    ) -> Self:
+        """Forget what fulfils a condition: a mask with one boolean per sample, or a function of the sample.
+
+        A sample that fulfils both conditions is forgotten; what fulfils neither is remote.
+
+        >>> data = (torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 0, 1]))
+        >>> print(Partition.where(data, forget=[True, False, False], adjacent=lambda sample: int(sample[1]) == 0))
+        Split of 3 samples: 1 forget, 1 adjacent, 1 remote
+        """
+        samples = Samples(dataset, collate=collate)
+        is_forget = _mask("forget", forget, samples)
+        is_adjacent = _mask("adjacent", adjacent, samples) & ~is_forget
+        return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)
+
+    def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Self:
+        """Misplace a random share of the retained samples, to see how much that matters (the paper's study)."""
+        if seed < 0:
+            raise UsageError(f"seed is {seed}, but must be 0 at least.")
+        generator = np.random.default_rng(seed)
+        moved = {}
+        for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"The share of {name} samples to misplace is {share}, but must be in [0, 1].")
+            moved[name] = generator.permutation(self[name])[: round(share * len(self[name]))]
+        return type(self)(
+            self.samples,
+            self.forget,
+            np.concatenate([np.setdiff1d(self.adjacent, moved["adjacent"]), moved["remote"]]),
+            np.concatenate([np.setdiff1d(self.remote, moved["remote"]), moved["adjacent"]]),
+            forgotten=self.forgotten,
+            allow_empty=self.allow_empty,
+        )
+
+    def after(self, *earlier: Partition) -> Self:
+        """Return the split for a model from which earlier ones have been unlearned.
+
+        What they forgot is no longer kept data; it is *forgotten*, and ``two-stage`` and ``unweave`` see that it stays
+        so. Of test splits the same: what earlier ones were to forget counts as kept no more.
+
+        >>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> first, second = Partition(data, forget=[0], adjacent=[1, 2]), Partition(data, forget=[3], adjacent=[4, 5])
+        >>> print(second.after(first))
+        Split of 6 samples: 1 forget, 2 adjacent, 2 remote, 1 forgotten
+        """
+        for other in earlier:
+            require_type("earlier", other, Partition, "made of splits")
+            if len(other.samples) != len(self.samples):
+                raise UsageError(
+                    f"An earlier split is of {len(other.samples)} samples, but this one of {len(self.samples)}. "
+                    "They must be of one data set."
+                )
+        gone = np.unique(
+            np.concatenate([self.forgotten, *(other[name] for other in earlier for name in ("forget", "forgotten"))])
+        )
+        gone = np.setdiff1d(gone, self.forget)
+        kept = (np.setdiff1d(self[name], gone) for name in RETAINED)
+        return type(self)(self.samples, self.forget, *kept, forgotten=gone, allow_empty=self.allow_empty)
+
+    # What it knows
+
+    def __getitem__(self, subset: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if subset not in EVERY:
+            raise unknown("subset", subset, EVERY)
+        indices: np.ndarray[Any, np.dtype[np.int64]] = getattr(self, subset)
+        return indices
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its subsets; *forgotten* is one where earlier requests forgot something."""
+        return EVERY if len(self.forgotten) else SUBSETS
+
+    @property
+    def to_forget(self) -> tuple[str, ...]:
+        """The names of the subsets that the model must not know: *forget* and, if there is one, *forgotten*."""
+        return tuple(name for name in self.names if name in ("forget", "forgotten"))
+
+    def rows(self, *subsets: str) -> Tensor:
+        """Return the positions of one or several subsets together, in the order of the data set."""
+        return torch.from_numpy(np.sort(np.concatenate([self[subset] for subset in subsets])))
+
+    @property
+    def hash(self) -> str:
+        """A fingerprint of which sample is in which subset (not of the samples' content)."""
+        digest = hashlib.sha256(f"{len(self.samples)}".encode())
+        for subset in self.names:
+            digest.update(subset.encode() + self[subset].astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self.hash == other.hash
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in self.names)
+        return f"Split of {len(self.samples)} samples: {sizes}"
+
+    # To and from a file
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the indices as JSON, whole or not at all."""
+        write_whole(Path(path), self.to_json().encode())
+
+    def to_json(self) -> str:
+        """Return the indices as JSON, as `save` writes them."""
+        content = {**FORMAT, "samples": len(self.samples), "hash": self.hash}
+        return json.dumps(content | {subset: self[subset].tolist() for subset in self.names}) + "\n"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], dataset: Any, *, collate: Collate | None = None) -> Self:
+        """Read indices that `save` wrote (or that you wrote in its form) for this data set."""
+        content = _read_json(Path(path))
+        samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
+        if content["samples"] != len(samples):
+            raise UsageError(
+                f"{path} was made for {content['samples']} samples, but the data set has {len(samples)}. "
+                "Use the data set that the split was made from."
+            )
+        for subset in (*SUBSETS, "forgotten"):
+            if len(content.get(subset) or ()) > len(samples):
+                raise UsageError(f"{path} names more {subset} samples than the data set has.")
+        split = cls(
+            samples,
+            *(content[subset] for subset in SUBSETS),
+            forgotten=content.get("forgotten") or (),
+            allow_empty=True,
+        )
+        if content.get("hash", split.hash) != split.hash:
+            raise UsageError(f"{path} does not match its own hash: it was changed or damaged.")
+        return split
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    content: Any = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
+        raise UsageError(f'{path} is no split file: it lacks the line "format": "{FORMAT["format"]}".')
+    if content.get("version") != FORMAT["version"]:
+        raise UsageError(f"{path} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
+    form = {"samples": COUNT, **dict.fromkeys(SUBSETS, LIST), "forgotten?": LIST, "hash?": TEXT}
+    require_form(content, form, str(path))
+    found: Mapping[str, Any] = content
+    return found
+
+
+def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return sorted positions as int64, or say what is wrong with them."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    elif isinstance(values, Iterable) and not isinstance(values, Sequence | np.ndarray):
+        values = list(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"The {name} indices are no list of whole numbers: {error}") from error
+    if found.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        hint = " A mask of booleans goes to Split.where." if found.dtype.kind == "b" else ""
+        raise UsageError(f"The {name} indices must be a list of whole numbers, not {found.dtype} values.{hint}")
+    outside = found[(found < 0) | (found >= size)]
+    if len(outside):
+        raise UsageError(
+            f"{len(outside)} {name} indices are outside the data set of {size} samples (first: {outside[0]}). "
+            f"Use positions from 0 to {size - 1}."
+        )
+    once, counts = np.unique(found, return_counts=True)
+    if len(once) != len(found):
+        raise UsageError(f"{name} names sample {once[counts > 1][0]} more than once. Name each sample once.")
+    return once.astype(np.int64)
+
+
+def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    if callable(condition):
+        try:
+            return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"The {name} condition must be a function of one sample that says yes or no: {error}"
+            ) from error
+    mask = np.asarray(condition)
+    if mask.dtype.kind != "b" or mask.shape != (len(samples),):
+        raise UsageError(
+            f"The {name} mask must hold one boolean for each of the {len(samples)} samples, not {mask.dtype} values "
+            f"of shape {mask.shape}. Indices go to Split(...)."
+        )
+    return mask
+
+
+def _class_code(name: int | str, names: Sequence[str] | None, fine: np.ndarray[Any, Any]) -> int | str:
+    if isinstance(name, str) and names is not None:
+        if name not in names:
+            raise unknown("class", name, names)
+        name = list(names).index(name)
+    if name not in fine:
+        raise UsageError(f"No sample has the fine class {name!r}. The classes are {np.unique(fine).tolist()}.")
+    return name

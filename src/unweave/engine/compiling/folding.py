@@ -1,0 +1,155 @@
+"""Normalisation in evaluation mode, folded into the convolution before it: the same function, less to read and write.
+
+With frozen statistics, batch normalisation is an affine map of every channel, y = s x + t with s = γ / √(σ² + ε) and
+t = β − s μ. After a convolution with weights W and bias b, both are a convolution with weights s W and bias s b + t.
+Gradients reach W, b, γ and β through these products, exactly; what differs is rounding. The output of the convolution
+itself is then needed by nobody: backward passes neither keep it nor read it.
+
+Where the maximum over windows of a ReLU follows, it comes first: shift and ReLU are monotone in every channel, and
+there are fewer pixels to do them for. First convolutions go over blocks of pixels (`unweave.engine.compiling.blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.nn import functional
+
+from unweave.engine.compiling import blocks
+
+CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
+RELUS = (functional.relu, torch.relu)
+MOST_POOLING_ARGUMENTS = 6  # one more says that indices are wanted, too
+ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+
+
+def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
+    """Compile what torch has traced, folded first: a backend of `torch.compile`."""
+    from torch._inductor.compile_fx import compile_fx
+
+    rewrite(graph)
+    return compile_fx(graph, examples)
+
+
+def rewrite(graph: GraphModule) -> None:
+    """Put what computes the same in less time in the place of what a model asks for."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target is torch.conv2d:
+            node.target = blocks.convolve
+    fold_normalisation(graph)
+    pool_first(graph)
+    graph.recompile()
+
+
+def fold_normalisation(graph: GraphModule) -> None:
+    """Fold every normalisation with frozen statistics whose input is a convolution's output and nobody else's.
+
+    What is folded stands where the convolution stood: later, its input may have been changed in place. So statistics
+    and weights of the normalisation must be known there.
+    """
+    place = {node: number for number, node in enumerate(graph.graph.nodes)}
+    for node in place:
+        if node.op != "call_function" or node.target is not functional.batch_norm:
+            continue
+        given = {**DEFAULTS, **dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
+        before = given["input"]
+        if (
+            given["training"]
+            or given["running_mean"] is None
+            or not _calls(before, *CONVOLUTIONS)
+            or len(before.users) > 1
+        ):
+            continue
+        own = [given[name] for name in ("running_mean", "running_var", "weight", "bias")]
+        if any(tensor is not None and not _is_given(tensor, place, before) for tensor in own):
+            continue
+        with graph.graph.inserting_before(before):
+            folded = graph.graph.call_function(
+                Folded(before.target), before.args, {**before.kwargs, **_normalisation(given)}
+            )
+        node.replace_all_uses_with(folded)
+        graph.graph.erase_node(node)
+        graph.graph.erase_node(before)
+
+
+def pool_first(graph: GraphModule) -> None:
+    """Take the maximum over windows before shift and ReLU of a folded convolution."""
+    for node in list(graph.graph.nodes):
+        if not (_calls(node, functional.max_pool2d) and 1 < len(node.args) <= MOST_POOLING_ARGUMENTS):
+            continue
+        relu = node.args[0]
+        if not (_calls(relu, *RELUS) and len(relu.users) == 1 and relu.args) or node.kwargs.get("return_indices"):
+            continue
+        before = relu.args[0]
+        if not (_calls_folded(before, blocks.convolve) and len(before.users) == 1):
+            continue
+        before.kwargs = {**before.kwargs, "pooling": node.args[1:], "pooling_options": node.kwargs}
+        node.replace_all_uses_with(before)
+        graph.graph.erase_node(node)
+        graph.graph.erase_node(relu)
+
+
+def _calls(node: Any, *functions: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and node.target in functions
+
+
+def _calls_folded(node: Any, convolution: Callable[..., Tensor]) -> bool:
+    return isinstance(node, Node) and isinstance(node.target, Folded) and node.target.convolution is convolution
+
+
+def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
+    """Tell whether a tensor is an argument or attribute of the graph that is named before a node."""
+    return isinstance(node, Node) and node.op in ("placeholder", "get_attr") and place[node] < place[before]
+
+
+def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "mean": given["running_mean"],
+        "variance": given["running_var"],
+        "scale": given["weight"],
+        "shift": given["bias"],
+        "eps": given["eps"],
+    }
+
+
+class Folded:
+    """A convolution with what was folded into it."""
+
+    def __init__(self, convolution: Callable[..., Tensor]) -> None:
+        self.convolution = convolution
+        self.__name__ = f"folded_{convolution.__name__}"  # how a graph writes it down
+
+    def __call__(
+        self,
+        data: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *more: Any,
+        mean: Tensor,
+        variance: Tensor,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        eps: float,
+        pooling: tuple[Any, ...] | None = None,
+        pooling_options: dict[str, Any] | None = None,
+        **others: Any,
+    ) -> Tensor:
+        """Convolve and normalise; with pooling, also take the maximum over its windows and the ReLU."""
+        factor = (variance + eps).rsqrt()
+        if scale is not None:
+            factor = factor * scale
+        offset = -mean * factor if bias is None else (bias - mean) * factor
+        if shift is not None:
+            offset = offset + shift
+        # Statistics may be kept in a wider type than weights.
+        weights = (weight * factor.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+        if pooling is None:
+            return self.convolution(data, weights, offset.to(weight.dtype), *more, **others)
+        found = self.convolution(data, weights, None, *more, **others)
+        found = functional.max_pool2d(found, *pooling, **(pooling_options or {}))
+        return functional.relu(found + offset.to(found.dtype).reshape(-1, 1, 1))

@@ -1,0 +1,162 @@
+"""The forgetting bound: an upper bound on the accuracy on these forget samples, from measured losses.
+
+Proposition 2 of "Machine Unlearning under Retain–Forget Entanglement" (with the square that the statement lacks and the
+proof supplies). Let every forget loss before stage 2 be at least m > log n, n the number of classes, and let stage 2
+have moved the protected objective L̃ = ±(1−α) L + α W₂² by at most ε. Then
+
+    accuracy on the forget set ≤ ((1−α)/α + √(ε/α))² / (m − log n)²
+
+because a sample that is predicted right has a loss of log n at most, so each one that comes back costs W₂² at least
+(m − log n)². The proof's middle step, W₂² / (m − log n)², is tighter, holds for any α, and is given too.
+
+It speaks of these samples and their labels only. It bounds accuracy, not what an attacker can learn: it is no privacy
+guarantee.
+
+>>> bound = forgetting_bound(torch.full((50,), 12.0), torch.full((50,), 11.0), alpha=0.5, classes=3)
+>>> print(bound)
+at most 0.8% of the 50 forget samples are predicted right (measured losses; m = 12.00, ε = 0, α = 0.5)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unweave.errors import UsageError
+from unweave.evaluation.metric import Metric
+from unweave.maths import squared_wasserstein
+
+NAMES = ("forget_bound", "forget_bound_tighter")
+WORDS = "An upper bound on accuracy on these samples, from their losses; no privacy guarantee."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgettingBound:
+    """The bound, what it was computed from, and, where there is none, the condition that fails."""
+
+    samples: int
+    classes: int
+    alpha: float
+    smallest_loss: float | None = None  # the paper's m
+    change: float | None = None  # the paper's ε
+    wasserstein: float | None = None  # W₂², between the losses before and after
+    value: float | None = None
+    tighter: float | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"no bound: {self.reason}"
+        return (
+            f"at most {self.value:.1%} of the {self.samples} forget samples are predicted right (measured losses; "
+            f"m = {self.smallest_loss:.2f}, ε = {self.change:.3g}, α = {self.alpha:g})"
+        )
+
+    def metrics(self) -> list[Metric]:
+        """Return both bounds as metrics."""
+        return [
+            _absent(name, f"No bound: {self.reason}")
+            if value is None
+            else Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS)
+            for name, value in zip(NAMES, (self.value, self.tighter), strict=True)
+        ]
+
+
+def forgetting_bound(
+    reference: Tensor, current: Tensor, *, alpha: float, classes: int, mean_sign: int = 1
+) -> ForgettingBound:
+    """Return the bound from the forget losses before stage 2 (``reference``) and now, or the reason there is none.
+
+    ``mean_sign`` is the sign of the mean in L̃: 1 as printed, −1 as released; the proof holds for both.
+    """
+    for name, losses in (("reference", reference), ("current", current)):
+        if losses.ndim != 1 or not torch.isfinite(losses).all():
+            raise UsageError(f"The {name} losses must be a vector of finite numbers, one per forget sample.")
+    if len(reference) != len(current):
+        raise UsageError(f"{len(reference)} reference and {len(current)} current losses: they must be of one set.")
+    if not 0 <= alpha <= 1 or mean_sign not in (-1, 1):
+        raise UsageError(f"alpha is {alpha} and mean_sign {mean_sign}; they must be in [0, 1] and ±1.")
+    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha}
+
+    def none(reason: str, **measured: Any) -> ForgettingBound:
+        return ForgettingBound(**known, **measured, reason=reason)
+
+    if len(reference) == 0:
+        return none("there are no forget samples.")
+    if classes < 2:
+        return none(f"the model has {classes} class, and every prediction is right.")
+    before, now = reference.double(), current.double()
+    least, distance = float(before.min()), float(squared_wasserstein(now, before))
+    change = abs(mean_sign * (1 - alpha) * float(now.mean() - before.mean()) + alpha * distance)
+    measured: dict[str, Any] = {"smallest_loss": least, "change": change, "wasserstein": distance}
+    room = least - math.log(classes)
+    if room <= 0:
+        return none(
+            f"the smallest forget loss before stage 2 is {least:.2f}, and must be above log({classes}) = "
+            f"{math.log(classes):.2f}.",
+            **measured,
+        )
+    if distance < room**2:
+        measured["tighter"] = distance / room**2
+    if alpha == 0:
+        return none("α is 0, so nothing held single losses in place (plain PGD).", **measured)
+    value = ((1 - alpha) / alpha + math.sqrt(change / alpha)) ** 2 / room**2
+    if value >= 1:
+        return none(f"the formula gives {value:.2f}, and no accuracy is above 1 anyway.", **measured)
+    return ForgettingBound(**known, **measured, value=value)
+
+
+def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[float, float]:
+    """Return the bound of the method ``unweave``, S / (C − log n)², and the shortfall S = mean of (C − ℓ)₊².
+
+    A sample that is predicted right has a loss of log n at most, so it adds (C − log n)² to the sum. It needs no other
+    model, and the target C must be above log n.
+
+    >>> shortfall_bound(torch.tensor([12.0, 12.0, 12.0, 0.0]), target=10.0, classes=1)
+    (0.25, 25.0)
+    """
+    room = target - math.log(classes)
+    if room <= 0 or len(losses) == 0:
+        raise UsageError(f"A target of {target:g} is not above log({classes}), or there are no losses.")
+    shortfall = float((target - losses.double()).clamp(min=0).square().mean())
+    return min(1.0, shortfall / room**2), shortfall
+
+
+def target_of(config: Mapping[str, Any]) -> float | None:
+    """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
+
+    None where it was not, where its loss was the user's own, or where the settings do not say it.
+
+    >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
+    10.0
+    """
+    settings = config.get("settings") if "loss" not in config else None
+    found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
+    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
+
+
+def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Metric]:
+    """Return the bound of the method ``unweave`` as a metric, or why there is none."""
+    name, other = NAMES
+    tighter = _absent(other, "Of the method two-stage only.")
+    if len(losses) == 0 or target <= math.log(classes):
+        return [_absent(name, f"No bound: no forget losses, or a target not above log({classes})."), tighter]
+    value, shortfall = shortfall_bound(losses, target=target, classes=classes)
+    if value >= 1:
+        return [_absent(name, f"No bound: the shortfall of {shortfall:.3g} below {target:g} allows any."), tighter]
+    return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
+
+
+def no_certificate() -> list[Metric]:
+    """Return the bounds of a model of which the losses before stage 2 are not known."""
+    note = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
+    return [_absent(name, note) for name in NAMES]
+
+
+def _absent(name: str, note: str) -> Metric:
+    return Metric.absent(name, better="lower", note=note, split="train", subset="forget")

@@ -1,0 +1,265 @@
+"""How near the model is to one that was retrained without the forget data.
+
+Every number is taken against each reference and averaged; its interval spans all references. With two or more of them
+the same number between two retrained models is given as its ``reference``: nearer than that is no nearer.
+
+- **ToW** (tug of war; Zhao et al., 2024) = Π (1 − |accuracy − accuracy of retrain|) over forget, retained, test data;
+  **ToW-MIA** puts the SVC attack's confidence number in the place of forget accuracy; **ToW split** has separate
+  factors for adjacent and remote data, train and test, so that harm to the neighbours is not hidden by the many others.
+- **KLOM** (Rinberg et al., 2025) compares the margins of several unlearned and several retrained models; its reference
+  takes twice as many retrained ones.
+- Distances between predictions (total variation and Jensen–Shannon, bounded by 1, where others take the Euclidean
+  activation distance), loss distributions (W₂) and weights (all of them together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.data import RETAINED, SUBSETS
+from unweave.errors import UsageError
+from unweave.evaluation.attack import Scores1D
+from unweave.evaluation.membership import BLIND, SupportVectorAttack, obstacle
+from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric, mean
+from unweave.evaluation.predictions import Observed, Predictions, array
+from unweave.maths import squared_wasserstein
+
+BINS, CLIP, FLOOR = 20, 100.0, 1e-5  # of KLOM, as in its authors' benchmark
+TOW_FACTORS = {
+    "tow": (("train", ("forget",)), ("train", RETAINED), ("test", SUBSETS)),
+    "tow_split": (
+        ("train", ("forget",)),
+        *((part, (subset,)) for part in ("train", "test") for subset in RETAINED),
+    ),
+}
+
+
+def tug_of_war(differences: Sequence[Scores1D]) -> Estimate:
+    """Return Π (1 − dᵢ), dᵢ = |mean of differences i|, with an interval (none where a factor has a single sample).
+
+    A difference is 1 or −1 where only one of the two models is right about a sample, 0 where they agree.
+
+    The interval is a conservative box: each of the k means gets a normal interval dᵢ ± z seᵢ at level 1 − 0.05 / k, so
+    that all of them hold at once with 95% at least, and the product is taken over their worst and over their best ends,
+    within [0, 1]. A bootstrap would not do: resampling adds noise to means near 0, their absolute values only grow, and
+    the product of a model that equals retraining is pulled below 1, out of its own interval.
+
+    >>> tug_of_war([np.array([1.0, 0.0]), np.array([0.0, 0.0, 0.0, -1.0])]).value  # (1 − ½) (1 − ¼)
+    0.375
+    >>> low, high = tug_of_war([np.array([1.0, -1.0] * 50)])[1:]  # a mean of 0, its standard error 0.1
+    >>> round(low, 2), high
+    (0.8, 1.0)
+    """
+    from scipy.stats import norm, sem
+
+    apart = np.array([abs(difference.mean()) for difference in differences])
+    value = float(np.prod(1 - apart))
+    if min(map(len, differences)) < 2:
+        return Estimate(value)
+    reach = norm.isf((1 - CONFIDENCE) / 2 / len(apart)) * np.array([sem(difference) for difference in differences])
+    low, high = np.prod(1 - np.minimum(1, apart + reach)), np.prod(1 - np.maximum(0, apart - reach))
+    return Estimate(value, float(low), float(high))
+
+
+def klom(unlearned: Scores1D, retrained: Scores1D) -> Scores1D:
+    """Return KL(retrained ‖ unlearned) of every sample's margins, from histograms over the models (models × samples).
+
+    >>> klom(np.array([[0.0], [0.0]]), np.array([[1.0], [1.0]])).round(2)  # no overlap: −log 10⁻⁵
+    array([11.51])
+    """
+    from scipy.special import rel_entr
+
+    if unlearned.ndim != 2 or unlearned.shape != retrained.shape:
+        raise UsageError(
+            f"KLOM needs as many unlearned as retrained models on the same samples, not margins of shape "
+            f"{unlearned.shape} and {retrained.shape}."
+        )
+    both = [np.clip(margins, -CLIP, CLIP) for margins in (unlearned, retrained)]
+    low, high = np.concatenate(both).min(axis=0), np.concatenate(both).max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    shares = []
+    for margins in both:
+        places = np.minimum((margins - low) / width * BINS, BINS - 1).astype(int)
+        counts = np.stack([(places == number).sum(axis=0) for number in range(BINS)])
+        shares.append(np.maximum(counts / len(margins), FLOOR))
+    divergence: Scores1D = np.maximum(rel_entr(shares[1], shares[0]).sum(axis=0), 0.0)
+    return divergence
+
+
+def total_variation(first: Predictions, second: Predictions) -> Scores1D:
+    """Return half the absolute difference of the predicted probabilities of every sample, in [0, 1]."""
+    return array((first.probabilities - second.probabilities).abs().sum(dim=1) / 2)
+
+
+def jensen_shannon(first: Predictions, second: Predictions) -> Scores1D:
+    """Return the Jensen–Shannon distance of the predicted probabilities of every sample, in [0, 1]."""
+    from scipy.spatial.distance import jensenshannon
+
+    with np.errstate(invalid="ignore"):  # equal predictions can round to the root of −0
+        found = jensenshannon(first.probabilities.numpy(), second.probabilities.numpy(), base=2, axis=1)
+    distances: Scores1D = np.nan_to_num(found)
+    return distances
+
+
+def loss_distance(first: Predictions, second: Predictions) -> float:
+    """Return W₂ between the two models' distributions of losses."""
+    return float(squared_wasserstein(first.losses.double(), second.losses.double()).sqrt())
+
+
+def weight_distance(first: nn.Module, second: nn.Module) -> float:
+    """Return the Euclidean distance of all parameters. Raises `UsageError` if the architectures differ.
+
+    >>> weight_distance(nn.Linear(2, 2), nn.Linear(3, 2))
+    Traceback (most recent call last):
+    unweave.errors.UsageError: The two models have different parameters, so their weights have no distance.
+    """
+    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
+    if {name: p.shape for name, p in ours.items()} != {name: p.shape for name, p in theirs.items()}:
+        raise UsageError("The two models have different parameters, so their weights have no distance.")
+    with torch.no_grad():
+        squares: list[Tensor] = [
+            (ours[name].cpu().double() - theirs[name].cpu().double()).square().sum() for name in ours
+        ]
+    return float(torch.stack(squares).sum().sqrt())
+
+
+def reference_metrics(target: Observed, references: Sequence[Observed], *, seed: int = 0) -> list[Metric]:
+    """Return every number that needs one retrained model's predictions."""
+    found = [_tow(name, target, references, seed=seed) for name in ("tow", "tow_mia", "tow_split")]
+    for part, subsets in target.parts.items():
+        for subset in subsets:
+            found += _distances(target, references, part, subset)
+    return found
+
+
+def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) -> list[Metric]:
+    """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides.
+
+    KLOM of few models is biased upwards, the more the fewer they are, so a reference is only given where it can be
+    taken with as many models as the value: from twice as many retrained ones.
+    """
+    found = []
+    count = min(len(targets), len(references))
+    for part, subsets in targets[0].parts.items():
+        for subset, predictions in subsets.items():
+            names = ("klom", "klom_95th_percentile")
+            if count < 2:
+                note = (
+                    f"KLOM compares several models: {len(targets)} unlearned and {len(references)} retrained were "
+                    "given, and it needs two of each at least (its authors take 100)."
+                )
+            else:
+                note = "" if len(predictions) else f"The {part} data has no {subset} samples."
+            if note:
+                found += [Metric.absent(n, better="lower", note=note, split=part, subset=subset) for n in names]
+                continue
+            ours, theirs = (
+                np.stack([array(model(part, subset).margins) for model in models[:count]])
+                for models in (targets, references)
+            )
+            divergence = klom(ours, theirs)
+            spare = references[count : 2 * count]
+            few = f"Of {count} models on each side; with so few it is biased upwards." if count < 50 else ""
+            floor = None
+            if len(spare) == count:
+                floor = klom(np.stack([array(model(part, subset).margins) for model in spare]), theirs)
+            else:
+                few += f" No reference: {2 * count} retrained models would give one, {len(references)} were given."
+            for name, estimate, reduce in (
+                (names[0], mean(divergence), np.mean),
+                (names[1], Estimate(float(np.percentile(divergence, 95))), lambda values: np.percentile(values, 95)),
+            ):
+                metric = Metric.of(name, estimate, better="lower", split=part, subset=subset, note=few.strip())
+                found.append(metric.beside(reference=None if floor is None else float(reduce(floor)), before=None))
+    return found
+
+
+def weight_metrics(model: nn.Module, references: Sequence[nn.Module]) -> list[Metric]:
+    """Return the distance of the weights to the references'."""
+    if not references:
+        return [Metric.absent("weight_distance", better="lower", note=NO_REFERENCE)]
+    try:
+        value = _averaged([Estimate(weight_distance(model, other)) for other in references])
+        pairs = [weight_distance(first, second) for first, second in combinations(references, 2)]
+    except UsageError as error:
+        return [Metric.absent("weight_distance", better="lower", note=str(error))]
+    floor = float(np.mean(pairs)) if pairs else None
+    return [Metric.of("weight_distance", value, better="lower").beside(reference=floor, before=None)]
+
+
+NO_REFERENCE = "No retrained reference was given."
+
+
+def _tow(name: str, target: Observed, references: Sequence[Observed], *, seed: int) -> Metric:
+    note = NO_REFERENCE if not references else ""
+    if not note and not target.has_test:
+        note = "No test data was given."
+    note = note or (obstacle(target, "forget") if name == "tow_mia" else "")
+    if (
+        not note
+        and name == "tow_mia"
+        and any("confidence" in SupportVectorAttack.on(model, seed=seed).blind for model in (target, *references))
+    ):
+        note = BLIND
+    factors = TOW_FACTORS["tow" if name == "tow_mia" else name]
+    for part, subsets in factors if not note else ():
+        if len(target(part, *subsets)) == 0:
+            note = f"The {part} data has no {' or '.join(subsets)} samples."
+    if note:
+        return Metric.absent(name, better="higher", note=note)
+    ours, *theirs = ([_right(model, *factor) for factor in factors] for model in (target, *references))
+    if name == "tow_mia":
+        for model, right in ((target, ours), *zip(references, theirs, strict=True)):
+            scores = SupportVectorAttack.on(model, seed=seed).scores(model("train", "forget"))["confidence"]
+            right[0] = (scores <= 0).astype(float)
+
+    def compare(first: list[Scores1D], second: list[Scores1D]) -> Estimate:
+        return tug_of_war([a - b for a, b in zip(first, second, strict=True)])
+
+    value = _averaged([compare(ours, other) for other in theirs])
+    pairs = [compare(first, second).value for first, second in combinations(theirs, 2)]
+    floor = float(np.mean(pairs)) if pairs else None
+    return Metric.of(name, value, better="higher").beside(reference=floor, before=None)
+
+
+def _right(model: Observed, part: str, subsets: tuple[str, ...]) -> Scores1D:
+    return array(model(part, *subsets).correct)
+
+
+def _distances(target: Observed, references: Sequence[Observed], part: str, subset: str) -> list[Metric]:
+    better: Better = "lower"
+    found = []
+    measures: dict[str, Callable[[Predictions, Predictions], Estimate]] = {
+        "prediction_total_variation": lambda first, second: mean(total_variation(first, second)),
+        "prediction_jensen_shannon": lambda first, second: mean(jensen_shannon(first, second)),
+        "loss_wasserstein": lambda first, second: Estimate(loss_distance(first, second)),
+    }
+    ours, theirs = target(part, subset), [reference(part, subset) for reference in references]
+    for name, measure in measures.items():
+        note = NO_REFERENCE if not references else ""
+        if not note and len(ours) == 0:
+            note = f"The {part} data has no {subset} samples."
+        if note:
+            found.append(Metric.absent(name, better=better, note=note, split=part, subset=subset))
+            continue
+        value = _averaged([measure(ours, other) for other in theirs])
+        pairs = [measure(first, second).value for first, second in combinations(theirs, 2)]
+        floor = float(np.mean(pairs)) if pairs else None
+        metric = Metric.of(name, value, better=better, split=part, subset=subset)
+        found.append(metric.beside(reference=floor, before=None))
+    return found
+
+
+def _averaged(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean over references; the interval spans all of theirs."""
+    value = float(np.mean([estimate.value for estimate in estimates]))
+    if len(estimates) == 1:
+        return estimates[0]
+    lows = [estimate.value if estimate.low is None else estimate.low for estimate in estimates]
+    highs = [estimate.value if estimate.high is None else estimate.high for estimate in estimates]
+    return Estimate(value, min(lows), max(highs))

@@ -1,0 +1,7 @@
+"""Scores and attacks for a saved model: what ``unweave evaluate`` and ``unweave audit`` do."""
+
+from unweave.lab.audit.examine import audit, examine
+from unweave.lab.audit.shadows import Pool, make_shadows
+from unweave.lab.audit.subject import Subject, load_splits, load_subject
+
+__all__ = ["Pool", "Subject", "audit", "examine", "load_splits", "load_subject", "make_shadows"]

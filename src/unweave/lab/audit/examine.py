@@ -1,0 +1,101 @@
+"""Ask a saved model what evaluation asks, and attack it with shadow models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from unweave.api import load_weights, unlearn
+from unweave.errors import UsageError
+from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate, target_of
+from unweave.evaluation import attack as attacks
+from unweave.lab.audit.shadows import TARGETS, Pool, check_shadows, make_shadows, obstacle, shadow_metrics
+from unweave.lab.audit.subject import Subject
+from unweave.methods import find_method
+
+
+def examine(
+    subject: Subject,
+    *,
+    references: Sequence[Path] = (),
+    retrain: int = 0,
+    original: Path | None = None,
+    questions: Sequence[str] = ("membership", "reference"),
+    relearn: RelearnSettings | None = None,
+    resamples: int = 200,
+    seed: int = 0,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Scores:
+    """Evaluate a saved model; ``retrain`` trains that many references by the benchmark's recipe."""
+    models = [load_weights(subject.same_architecture(), path) for path in references]
+    for number in range(retrain):
+        say(f"retraining reference {number + 1} of {retrain}")
+        # Other seeds than the model's own: a retrained model is another draw, not the same one.
+        models.append(_retrained(subject, seed=1000 + number, device=device))
+    return evaluate(
+        subject.model,
+        subject.train,
+        subject.test,
+        reference=models,
+        original=load_weights(subject.same_architecture(), original) if original else None,
+        before_stage2=subject.before_stage2,
+        target=target_of({"method": subject.method, "settings": subject.settings}),
+        questions=questions,
+        relearn=relearn,
+        resamples=resamples,
+        seed=seed,
+        device=device,
+    )
+
+
+def audit(
+    subject: Subject,
+    *,
+    shadows: int = 16,
+    folder: Path | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **more: Any,
+) -> Scores:
+    """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
+    note = obstacle(subject, shadows)
+    if not note:
+        check_shadows(subject, shadows, folder=folder, seed=seed)
+    scores = examine(subject, questions=QUESTIONS, resamples=resamples, seed=seed, device=device, say=say, **more)
+    if note:
+        extra = [m for s in TARGETS for m in attacks.absent("mia_ulira", split="train", subset=s, note=note)]
+    else:
+        pool = Pool(subject)
+        made = make_shadows(subject, pool, shadows, folder=folder, seed=seed, device=device, say=say)
+        extra = shadow_metrics(subject, pool, made, resamples=resamples, seed=seed, device=device)
+    places = {metric.place for metric in extra}
+    return Scores(
+        scores.values,
+        [*(metric for metric in scores.metrics if metric.place not in places), *extra],
+        observed=scores.observed,
+    )
+
+
+def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
+    benchmark = subject.benchmark
+    if benchmark is None:
+        raise UsageError("Retraining needs a benchmark's recipe. Give retrained weights with --reference.")
+    settings = benchmark.settings_for(find_method("retrain"), None)
+    initial = benchmark.initial(seed)
+    return unlearn(
+        initial,
+        subject.train,
+        "retrain",
+        seed=seed,
+        initial=lambda: initial,
+        device=device,
+        progress=False,
+        limits=None,
+        **settings,
+    ).model

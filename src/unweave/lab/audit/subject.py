@@ -1,0 +1,210 @@
+"""What is examined: a saved model, its data, and what is known of how it came about."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from unweave.api import Split
+from unweave.errors import UsageError
+from unweave.evaluation import BeforeStage2
+from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
+from unweave.methods import all_methods, find_method
+from unweave.record import SPLIT, TEST_SPLIT
+from unweave.runs import WEIGHTS, between_stages, load_weights
+from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
+
+CONFIG = {
+    "benchmark?": TEXT,
+    "options?": OBJECT,
+    "method?": TEXT,
+    "settings?": OBJECT,
+    "seed?": COUNT,
+    "split?": TEXT,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model to examine, its data, and what is known of how it came about."""
+
+    model: nn.Module
+    train: Split
+    test: Split | None
+    benchmark: Benchmark | None = None
+    method: str = "original"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    before_stage2: BeforeStage2 | None = None
+
+    def same_architecture(self) -> nn.Module:
+        """Return a model to load other weights into."""
+        if self.benchmark is None:
+            raise UsageError("Further models can be loaded for a benchmark only. Use unweave.evaluate in Python.")
+        return self.benchmark.model()
+
+
+def load_subject(
+    path: Path | None,
+    *,
+    benchmark: str | None = None,
+    split: Path | None = None,
+    test_split: Path | None = None,
+    data: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    source: str | None = None,
+    method: str | None = None,
+) -> Subject:
+    """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
+
+    ``options`` are the benchmark's, where a run folder does not know them. ``split`` is a file of indices that
+    replaces the benchmark's training split, and ``test_split`` one for the test data that goes with it; without it
+    there is none. ``source`` names a function of yours, ``module:function``, that returns (model, training split, test
+    split or None); then there is no benchmark, ``path``, if given, holds weights for that model, and files of splits
+    are over its samples. ``method`` says how a model that comes as a file was unlearned.
+    """
+    if path is not None and not path.exists():
+        raise UsageError(f"{path} does not exist. Give a safetensors file, or the folder of a run.")
+    config = _config(path)
+    if source is not None:
+        if benchmark is not None:
+            raise UsageError(
+                f"--from {source} and --benchmark {benchmark} both say which data it is. Give one of them."
+            )
+        model, train, test = _call(source)
+        train, test = _other_splits(source, train, test, split=split, test_split=test_split)
+        if "split" in config and config["split"] != train.hash and split is None:
+            raise UsageError(f"{path} was made with another split than {source} returns. Give it with --split.")
+        said = config.get("method", "original")
+        by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
+        settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
+        between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
+        return Subject(
+            model=load_weights(model, path) if path else model,
+            train=train,
+            test=test,
+            method=by.name,
+            settings=settings,
+            seed=config.get("seed", 0),
+            before_stage2=between,
+        )
+    if path is None:
+        raise UsageError(
+            "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
+        )
+    name = benchmark or config.get("benchmark")
+    if name is None:
+        raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
+    asked = options or {}
+    if not options and config.get("benchmark") == name:
+        options = _harmless(config.get("options") or {}, data, path)
+    chosen = find_benchmark(name, data=data, options=options)
+    train, test = load_splits(chosen, path, split=split, test_split=test_split, asked=asked)
+    if "split" in config and config["split"] != train.hash and split is None:
+        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
+    by = find_method(method or config.get("method", "original"))
+    known = config.get("method") == by.name
+    # Parsed, so that nothing but a setting of the method can come from a stranger's folder.
+    settings = by.configure(config.get("settings", {}) if known else chosen.settings_for(by, None)).to_dict()
+    return Subject(
+        model=load_weights(chosen.model(), path),
+        train=train,
+        test=test,
+        benchmark=chosen,
+        method=by.name,
+        settings=settings,
+        seed=config.get("seed", 0),
+        before_stage2=between_stages(path, chosen.model(), settings) if config else None,
+    )
+
+
+def load_splits(
+    benchmark: Benchmark,
+    folder: Path,
+    *,
+    split: Path | None = None,
+    test_split: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> tuple[Split, Split | None]:
+    """Return the training and the test split: of the files given, else of a run's folder, else of the benchmark.
+
+    A test split goes with one training split. Where the training split is another, there is no test split. ``asked``
+    are options that somebody gave; one that chooses another forget set than the folder's is refused.
+    """
+    task, own, own_test = benchmark.load(), folder / SPLIT, folder / TEST_SPLIT
+    own_train = Split.load(own, task.train.samples) if own.exists() else None
+    choosing = [name for name in asked or {} if name in benchmark.only_split]
+    if choosing and own_train is not None and split is None and own_train != task.train:
+        raise UsageError(
+            f"{folder} has a forget set of its own ({SPLIT}), which is not that of --option {choosing[0]}="
+            f"{(asked or {})[choosing[0]]}. Leave the option out; or examine {folder / WEIGHTS} with it."
+        )
+    train = Split.load(split, task.train.samples) if split else own_train or task.train
+    if test_split is None and own_test.exists() and train == own_train:
+        test_split = own_test
+    if test_split is not None:
+        return train, Split.load(test_split, task.test.samples)
+    return train, task.test if train is task.train else None
+
+
+def _other_splits(
+    source: str, train: Split, test: Split | None, *, split: Path | None, test_split: Path | None
+) -> tuple[Split, Split | None]:
+    """Return the splits of a function of the user's, or those of files over the same samples."""
+    if test_split is not None and test is None:
+        raise UsageError(f"--test-split is a split of test data, and {source} returns none.")
+    other_test = Split.load(test_split, test.samples) if test_split is not None and test is not None else None
+    if split is not None:
+        return Split.load(split, train.samples), other_test  # a test split goes with one training split
+    return train, other_test or test
+
+
+def _config(path: Path | None) -> dict[str, Any]:
+    """Read what a run folder says about itself; nothing for a plain file."""
+    if path is None or not path.is_dir():
+        return {}
+    try:
+        content = read_json(path / "config.json")
+        require_form(content, CONFIG, "config.json")
+    except UsageError as error:
+        raise UsageError(f"{path} is no folder of a run: {error}") from error
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mapping[str, Any]:
+    """Return options that a run's folder brought, unless one would run code, leave the data folder or use the network.
+
+    The folder may be a stranger's. What its owner meant can be said again on the command line.
+    """
+    for name, value in options.items():
+        if not isinstance(value, str):
+            continue
+        here = [Path(value), *([Path(data) / value] if data else [])]
+        is_there = any((folder / "config.json").exists() for folder in here)
+        leads_out = Path(value).is_absolute() or ".." in Path(value).parts
+        if ":" in value or leads_out or ("/" in value and not is_there):
+            raise UsageError(
+                f"{path}/config.json has the option {name}={value!r}, which names code, a place outside the data "
+                f"folder or the Hub. If you trust it, say so yourself: --option {name}={value}"
+            )
+    return options
+
+
+def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
+    try:
+        found = function_named(source)() if ":" in source else None
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"{source} cannot be called: {error}") from error
+    kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))
+    if (
+        not isinstance(found, tuple)
+        or len(found) != 3
+        or not all(isinstance(*one) for one in zip(found, kinds, strict=True))
+    ):
+        raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
+    return found

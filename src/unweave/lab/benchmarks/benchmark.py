@@ -1,0 +1,215 @@
+"""What a benchmark is: data, model, training recipe, split, and the settings of every method on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from rich.progress import Progress
+from torch import nn
+
+from unweave.api import Result, Split, unlearn
+from unweave.data import SUBSETS
+from unweave.engine import Checkpoints, ProgressLine, Workbench, derive_seed, run_phases
+from unweave.engine.compiling import Compile
+from unweave.methods import Descent, DescentSettings, Method, find_method
+from unweave.runtime import Precision, pick_device
+from unweave.settings import Settings, setting
+
+BRIEF = 0.2  # of the recipe's epochs, to see what kept data teaches about the forget data (docs/what-we-tried.md)
+
+# Values by method, profile and setting.
+MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A benchmark's data: training and test split, and the names of the labels and of the fine classes."""
+
+    train: Split
+    test: Split
+    label_names: tuple[str, ...]
+    fine_names: tuple[str, ...] = ()
+    fine: tuple[int, ...] = ()  # the fine class of every training sample
+
+    def sizes(self) -> str:
+        """Say how many samples there are of each subset: copies of a data set are not always complete."""
+        train, test = (" / ".join(f"{len(split[subset]):,}" for subset in SUBSETS) for split in (self.train, self.test))
+        return f"{train} ({' / '.join(SUBSETS)}), {test} for testing"
+
+
+class Train(Descent):
+    """Train from the initial weights."""
+
+    name = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """What a user can choose of every benchmark; most have more."""
+
+    small: bool = setting(False, help="Little data and a tiny model, to try everything on two cores in minutes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Everything needed to train a model and to make it forget, with all options chosen.
+
+    ``settings`` holds, for each method, the values that fit this benchmark, by profile; they stand above the
+    method's own profile of that name. ``notes`` say what a reader of its numbers must know: which data, which model,
+    where its initial weights come from.
+    """
+
+    name: str
+    load: Callable[[], Task]
+    model: Callable[[], nn.Module]
+    recipe: DescentSettings
+    settings: MethodSettings = field(default_factory=dict)
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
+    only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
+    alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The name, with the options that differ from the default."""
+        return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
+
+    def about(self, task: Task) -> dict[str, Any]:
+        """Return what a run's configuration says of its benchmark and of the data that was there."""
+        notes = {**self.notes, "samples": task.sizes()}
+        return {"benchmark": self.name, "options": dict(self.options), "notes": notes}
+
+    def trains_like(self, name: str, options: Mapping[str, Any]) -> bool:
+        """Tell whether the benchmark of that name with those options has the same originals as this one.
+
+        Options that only choose what to forget may differ.
+        """
+        return name == self.name and self._of_training(options) == self._of_training(self.options)
+
+    def is_tuned_like(self, name: str, options: Mapping[str, Any]) -> bool:
+        """Tell whether settings that were tuned on the benchmark of that name with those options are for this one too.
+
+        Such are those of the same originals, and of values of an option that are ``alike``, as the default is to them.
+        """
+        mine, theirs = (
+            {
+                option: value
+                for option, value in self._of_training(some).items()
+                if value not in self.alike.get(option, ())
+            }
+            for some in (self.options, options)
+        )
+        return name == self.name and theirs == mine
+
+    def _of_training(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {option: value for option, value in options.items() if option not in self.only_split}
+
+    def method(self, name: str | Method) -> Method:
+        """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
+
+        Their values are those of `settings_for`.
+        """
+        found = find_method(name)
+        profiles = dict(found.profiles)
+        for profile in self.settings.get(found.name, {}):
+            profiles.setdefault(profile, {})
+        return dataclasses.replace(found, profiles=profiles)
+
+    def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
+        """Return this benchmark's values for a method under a profile (None: the method's default)."""
+        if method.name == "retrain":
+            return self.recipe.to_dict()
+        return self.settings.get(method.name, {}).get(profile or next(iter(method.profiles)), {})
+
+    def initial(self, seed: int) -> nn.Module:
+        """Return the model before training; the caller's random numbers are left alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.model()
+
+    def train(
+        self,
+        task: Task,
+        *,
+        seed: int,
+        subsets: tuple[str, ...] = SUBSETS,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",
+        progress: bool | Progress | None = None,
+        checkpoints: Checkpoints | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> nn.Module:
+        """Train the benchmark's model by its recipe on all of the training data: the original.
+
+        With fewer ``subsets`` it learns from those only: without the forget data it is a retrained model.
+        With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
+        """
+        where = pick_device(device)
+        model = self.initial(seed).to(where)
+        bench = Workbench(model, task.train, device=where, seed=seed, precision=precision, compile=compile)
+        run_phases(
+            bench,
+            [Train(self.recipe, subsets=subsets)],
+            checkpoints=checkpoints,
+            resume=True,
+            progress=ProgressLine(show=progress, title=self.name),
+            stop=stop,
+        )
+        return bench.release().to("cpu")
+
+    def train_briefly(
+        self,
+        original: nn.Module,
+        split: Split,
+        *,
+        seed: int,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        compile: Compile = "auto",
+    ) -> Result:
+        """Train without the forget data for a fifth of the recipe's epochs: the reference of the goal ``retrain``.
+
+        Its random numbers are others than those of retraining with the same seed, which it is to be judged by.
+        """
+        other = derive_seed(seed, "brief") % 2**31
+        return unlearn(
+            original,
+            split,
+            "retrain",
+            seed=other,
+            initial=lambda: self.initial(other),
+            device=device,
+            precision=precision,
+            compile=compile,
+            progress=False,
+            limits=None,
+            **{**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A benchmark before its options are chosen: one object at the end of one file in ``benchmarks/``.
+
+    ``build`` makes the benchmark from its options and the place of the data: a folder, ``hub`` or ``hub:OWNER/NAME``,
+    or None where none was given. It reads nothing yet.
+    """
+
+    name: str
+    summary: str
+    build: Callable[[Any, str | None], Benchmark]
+    options: type[Options] = Options
+    only_split: tuple[str, ...] = ()
+
+    def choose(self, values: Mapping[str, Any], *, data: str | None) -> Benchmark:
+        """Return the benchmark with these options."""
+        chosen = self.options.parse(values)
+        default = self.options().to_dict()
+        different = {name: value for name, value in chosen.to_dict().items() if value != default[name]}
+        return dataclasses.replace(self.build(chosen, data), options=different, only_split=self.only_split)

@@ -1,0 +1,52 @@
+"""The benchmarks by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from unweave.errors import unknown
+from unweave.lab.benchmarks.benchmark import Benchmark, Definition
+from unweave.lab.benchmarks.celeba import CELEBA_VIT
+from unweave.lab.benchmarks.cifar100 import CIFAR100_RESNET18, CIFAR100_VIT
+from unweave.lab.benchmarks.clinc150 import CLINC150
+from unweave.lab.benchmarks.digits import DIGITS
+from unweave.lab.benchmarks.fashion_mnist import FASHION_MNIST
+from unweave.lab.benchmarks.tinyimagenet import TINYIMAGENET_VIT
+from unweave.lab.benchmarks.toxigen import TOXIGEN_ROBERTA
+from unweave.lab.benchmarks.tuned_profiles import with_tuned
+
+DEFINITIONS = (
+    DIGITS,
+    FASHION_MNIST,
+    CIFAR100_RESNET18,
+    CIFAR100_VIT,
+    TINYIMAGENET_VIT,
+    CELEBA_VIT,
+    TOXIGEN_ROBERTA,
+    CLINC150,
+)
+BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
+
+
+def find_benchmark(
+    name: str,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    tuned: str | os.PathLike[str] | None = None,
+) -> Benchmark:
+    """Return the benchmark of that name, with its options chosen.
+
+    ``data`` is where its data sets lie: a folder (default: what the variable ``UNWEAVE_DATA`` says), or ``hub``.
+    ``tuned`` is a folder of `unweave tune`, whose settings become the benchmark's profile ``tuned``.
+
+    >>> find_benchmark("digits").title
+    'digits'
+    """
+    if name not in BENCHMARKS:
+        raise unknown("benchmark", name, BENCHMARKS)
+    where = os.environ.get("UNWEAVE_DATA") if data is None else os.fspath(data)
+    chosen = BENCHMARKS[name].choose(options or {}, data=where or None)
+    return with_tuned(chosen, tuned)

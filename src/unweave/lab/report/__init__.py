@@ -1,0 +1,30 @@
+"""Tables, figures and one page from a study's folder; nothing here runs or evaluates anything.
+
+``write_report(Path("my-study"))`` writes ``my-study/report/``, with ``index.html`` to look at or to mail.
+"""
+
+from unweave.lab.report.compare import Comparison, compare, grids
+from unweave.lab.report.compare_files import write_comparison
+from unweave.lab.report.figures import loss_distributions
+from unweave.lab.report.record_page import drift_rows, write_record_page
+from unweave.lab.report.results import Group, Results, label, read_results
+from unweave.lab.report.tables import accuracy_table, grid_table
+from unweave.lab.report.write import Report, write_report
+
+__all__ = [
+    "Comparison",
+    "Group",
+    "Report",
+    "Results",
+    "accuracy_table",
+    "compare",
+    "drift_rows",
+    "grid_table",
+    "grids",
+    "label",
+    "loss_distributions",
+    "read_results",
+    "write_comparison",
+    "write_record_page",
+    "write_report",
+]

@@ -1,0 +1,72 @@
+"""What the figures of a report share: their style, small panels, lines that mean the same everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from unweave.lab.report.looks import INK
+
+PANELS = 24  # more small panels than this cannot be read on one sheet; the page has them all
+LINES = {"forget": "#d55e00", "adjacent": "#0072b2", "remote": "#009e73"}
+
+
+def style() -> dict[str, Any]:
+    """Return matplotlib's settings for every figure."""
+    return {
+        "svg.hashsalt": "unweave",
+        "svg.fonttype": "none",
+        "font.size": 9,
+        "axes.edgecolor": "#999999",
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e6e6e6",
+        "axes.axisbelow": True,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    }
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def cumulative(counts: Sequence[float]) -> list[float]:
+    """Return the percentage of samples below each edge of a histogram.
+
+    >>> cumulative([1, 3])
+    [0.0, 25.0, 100.0]
+    """
+    return [100 * part / sum(counts) for part in accumulate(counts, initial=0)]
+
+
+def panels(count: int, *, share: bool) -> tuple[Figure, list[Axes]]:
+    """Return a figure of small panels, four in a row; what is left over is not drawn."""
+    count = min(count, PANELS)
+    columns = min(4, count)
+    rows = math.ceil(count / columns)
+    figure = new_figure(2.5 * columns + 0.4, 1.75 * rows + 0.5)
+    axes = list(figure.subplots(rows, columns, sharex=share, sharey=share, squeeze=False).flat)
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def note(text: str, count: int) -> str:
+    """Return a caption, with a word on panels that are left out."""
+    return text if count <= PANELS else f"{text}; the first {PANELS} of {count} groups, all are on the page"

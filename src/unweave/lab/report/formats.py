@@ -1,0 +1,139 @@
+"""A table as Markdown, as LaTeX with booktabs, and as CSV. Whatever comes from data is escaped."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import itertools
+import re
+
+from unweave.lab.report.grids import Column, Entry, Grid
+from unweave.lab.report.marks import BEST, NEAREST
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "₂": r"$_2$",
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "→": r"$\rightarrow$",
+    "±": r"$\pm$",
+    "–": r"--",
+    "·": r"$\cdot$",
+}
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks and control characters, which no table can hold."""
+    return re.sub(r"[\s\x00-\x1f\x7f\u2028\u2029]+", " ", text).strip()
+
+
+def markdown_text(text: str) -> str:
+    r"""Escape what Markdown or HTML would read as something else than text.
+
+    >>> print(markdown_text("<b>|_x_"))
+    &lt;b&gt;\|\_x\_
+    """
+    return re.sub(r"([\\`*_{}\[\]|#!~$])", r"\\\1", html.escape(one_line(text), quote=False))
+
+
+def latex_text(text: str) -> str:
+    r"""Escape what LaTeX would read as a command.
+
+    >>> print(latex_text("50% of a_b ±1"))
+    50\% of a\_b $\pm$1
+    """
+    return "".join(LATEX.get(letter, letter) for letter in one_line(text))
+
+
+def markdown(grid: Grid) -> str:
+    """Return the table as Markdown: bold is best, underlined (``<u>``) nearest to retraining."""
+    headings = [
+        "method",
+        *(" ".join(part for part in (column.section, column.heading) if part) for column in grid.columns),
+    ]
+    lines = [f"# {markdown_text(grid.title)}", "", _markdown_row([markdown_text(heading) for heading in headings])]
+    lines.append(_markdown_row([":---", *["---:"] * len(grid.columns)]))
+    for row in grid.rows:
+        lines.append(_markdown_row([markdown_text(row.name), *(_markdown_entry(entry) for entry in row.entries)]))
+    for note in grid.notes:
+        lines += ["", markdown_text(note)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_entry(entry: Entry) -> str:
+    text = markdown_text(entry.text)
+    text = f"<u>{text}</u>" if NEAREST in entry.marks else text
+    return f"**{text}**" if BEST in entry.marks else text
+
+
+def latex(grid: Grid) -> str:
+    """Return the table as LaTeX, for a document that loads booktabs."""
+    headings = " & ".join(["Method", *(latex_text(column.heading) for column in grid.columns)])
+    rows = [
+        " & ".join([latex_text(row.name), *(_latex_entry(entry) for entry in row.entries)]) + r" \\"
+        for row in grid.rows
+    ]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{latex_text(grid.title)}. {latex_text(' '.join(grid.notes))}}}",
+        rf"\label{{tab:{grid.name}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
+        r"\toprule",
+        *_latex_sections(grid.columns),
+        rf"{headings} \\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_sections(columns: tuple[Column, ...]) -> list[str]:
+    """Return the row of headings over several columns, with its rules; nothing where there are none."""
+    if not any(column.section for column in columns):
+        return []
+    cells, rules, start = [""], [], 2
+    for section, members in itertools.groupby(columns, key=lambda column: column.section):
+        width = len(list(members))
+        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{latex_text(section)}}}")
+        if section:
+            rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+        start += width
+    return [" & ".join(cells) + r" \\", "".join(rules)]
+
+
+def _latex_entry(entry: Entry) -> str:
+    text = latex_text(entry.text)
+    text = rf"\underline{{{text}}}" if NEAREST in entry.marks else text
+    return rf"\textbf{{{text}}}" if BEST in entry.marks else text
+
+
+def comma_separated(grid: Grid) -> str:
+    """Return the table's records as CSV: fractions with every digit, empty where nothing was measured."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for record in grid.records for name in record))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(grid.records)
+    return text.getvalue()

@@ -1,0 +1,83 @@
+"""A section of the report for each named study: its question, and the tables and figures that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unweave.lab.report.grids import Grid, attack_places, grid, other_places
+from unweave.lab.report.measures import COSTS, SPLITS, SUBSETS, Place
+from unweave.lab.report.paper import preset_grid
+from unweave.lab.report.results import Group, Results
+
+WORDS = {"accuracy": "Accuracy", "cost": "Cost", "membership": "Membership attacks", "other": "Beside retraining"}
+DYNAMICS = "dynamics"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A named study in the report."""
+
+    name: str
+    summary: str
+    grids: tuple[Grid, ...]
+    labels: dict[Group, str]
+    everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
+    dynamics: bool = False  # whether its runs are shown step by step
+
+
+def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
+    """Return a section for every named study of the folder that has a run."""
+    found = []
+    for name, preset in results.about.get("presets", {}).items():
+        labels = row_labels(results, preset)
+        if not labels:
+            continue
+        grids = [_grid(results, name, kind, labels) for kind in preset["shows"] if kind != DYNAMICS]
+        beside = preset_grid(results, name, labels) if against_paper else None
+        tables = tuple(table for table in (*grids, beside) if table)
+        found.append(
+            Section(
+                name,
+                str(preset["summary"]),
+                tables,
+                labels,
+                everything={*labels} == {group for group in results.groups if not results.is_extra(group)},
+                dynamics=DYNAMICS in preset["shows"],
+            )
+        )
+    return found
+
+
+def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
+    """Return the rows of a named study, in its order, with names that say what they differ in, defaults included."""
+    there = results.groups
+    groups = [group for group in (Group(*row) for row in preset["rows"]) if group in there]
+    own = [group for group in groups if not group.is_reference]
+    told = [*preset["about"], *(["adjacency"] if any("adjacency" in group.differences for group in own) else [])]
+    one_kind = bool(told) and len({(group.method, group.profile) for group in own}) == 1
+    found = {}
+    for group in sorted(groups, key=lambda group: not group.is_reference):
+        values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
+        parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
+        parts += [f"{name}={value}" for name, value in group.differences.items() if name not in told]
+        name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
+        found[group] = " ".join([*name, *parts])
+    return found
+
+
+def _short(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _grid(results: Results, name: str, kind: str, labels: dict[Group, str]) -> Grid | None:
+    plans = {
+        "accuracy": [Place(split, subset, "accuracy") for split in SPLITS for subset in SUBSETS],
+        "cost": [Place("", "", cost) for cost in COSTS],
+        "membership": attack_places(results),
+        "other": [place for place in other_places(results) if not place.split],
+    }
+    there = {place for group in labels for place in results.values.get(group, {})}
+    places = [place for place in plans[kind] if place in there]
+    return grid(results, f"study-{name}-{kind}", WORDS[kind], places, rows=labels) if places else None

@@ -1,0 +1,97 @@
+"""Tables of accuracies in the paper's layout: train and test, three subsets each."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from unweave.lab.report.grids import Grid
+
+COLUMNS = tuple((part, subset) for part in ("train", "test") for subset in ("forget", "adjacent", "remote"))
+
+WIDTH = 80  # of a terminal
+
+
+def percent(values: Sequence[float | None]) -> str:
+    """Return mean ± standard deviation of fractions, as percentages for a person. An empty subset has none.
+
+    >>> percent([0.5, 0.6]), percent([None])
+    ('55.0±7.1', '–')
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean = f"{100 * statistics.mean(known):.1f}"
+    return mean if len(known) == 1 else f"{mean}±{100 * statistics.stdev(known):.1f}"
+
+
+def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """Return a table with one row per method from the scores of its seeds. It fits 80 columns."""
+    low, high = (pick(len(scores) for scores in rows.values()) for pick in (min, max))
+    seeds = f"{low} to {high}" if low < high else str(high)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        caption=f"accuracy in %{f', mean±std of {seeds} seeds' if high > 1 else ''}; ↓ lower is better, ↑ higher",
+        caption_justify="left",
+    )
+    cells = {
+        name: [percent([score[part][subset]["accuracy"] for score in scores]) for part, subset in COLUMNS]
+        for name, scores in rows.items()
+    }
+    headings = [f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}" for part, subset in COLUMNS]
+    columns = zip(headings, *cells.values(), strict=True)
+    rest = sum(2 + max(len(line) for text in column for line in text.split("\n")) for column in columns)
+    table.add_column("", overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, texts in cells.items():
+        table.add_row(folded(name, max(10, WIDTH - rest)), *texts)
+    return table
+
+
+def folded(name: str, width: int) -> str:
+    r"""Return a name in lines that end at a space; a word longer than a line is broken after one of its = and _.
+
+    >>> folded("two-stage constrain_adjacent=true", 20)
+    'two-stage\nconstrain_adjacent=\ntrue'
+    """
+    lines = [""]
+    for word in name.split():
+        if len(word) <= width:
+            longer = f"{lines[-1]} {word}".strip()
+            lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, word]
+            continue
+        lines.append("")
+        for piece in re.findall(r"[^=_]+[=_]?|[=_]", word):
+            lines = [*lines[:-1], lines[-1] + piece] if len(lines[-1] + piece) <= width else [*lines, piece]
+        lines.append("")  # what follows is another word
+    return "\n".join(filter(None, lines))
+
+
+def grid_table(grid: Grid) -> Table:
+    """Return a table of a report for the terminal, as narrow as can be."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        title=grid.title,
+        title_justify="left",
+        caption=" ".join(grid.notes),
+        caption_justify="left",
+    )
+    table.add_column("", overflow="fold", min_width=10)
+    for column in grid.columns:
+        heading = " ".join(filter(None, (column.section, column.heading)))
+        table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for row in grid.rows:
+        table.add_row(row.name, *(entry.text.replace(" ", "\n", 1) for entry in row.entries))
+    return table

@@ -1,0 +1,79 @@
+"""Write the report of a study: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from unweave._version import __version__
+from unweave.errors import UsageError
+from unweave.lab.report.grids import failure_notes, study_grids
+from unweave.lab.report.results import read_results
+from unweave.lab.report.verdict import verdict
+
+MARK = "report.json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the report is, what it says, and which cells of the study failed."""
+
+    folder: Path
+    page: Path
+    verdict: str
+    failures: tuple[str, ...]
+
+
+def write_report(folder: Path, *, against_paper: bool = False) -> Report:
+    """Write tables, figures and the page of a study into its folder, as ``report/``; an older report is replaced.
+
+    A folder without a study, or with one that this version cannot read, raises `UsageError`, and nothing is written.
+    """
+    from unweave.lab.report.content import page_content
+    from unweave.lab.report.formats import comma_separated, latex, markdown
+    from unweave.lab.report.page import write_page
+    from unweave.lab.report.paper import cost_grid, paper_grid, paper_notes
+    from unweave.lab.report.sections import sections
+
+    results = read_results(folder)
+    target = folder / "report"
+    if target.exists() and not (target / MARK).exists():
+        raise UsageError(f"{target} exists and is no report. Move it away.")
+    from unweave.lab.report.study_figures import draw_figures  # slow to import, so after what may be refused
+
+    said, grids = verdict(results), study_grids(results)
+    studies = sections(results, against_paper=against_paper)
+    beside = [grid for grid in (paper_grid(results), cost_grid(results)) if grid] if against_paper else None
+    partial = folder / f".report.{os.getpid()}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        for name in ("tables", "figures"):
+            (partial / name).mkdir(parents=True)
+        for grid in [*grids, *(beside or []), *(grid for study in studies for grid in study.grids)]:
+            for suffix, write in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
+                (partial / "tables" / f"{grid.name}.{suffix}").write_text(write(grid), encoding="utf-8")
+        draw_figures(results, partial / "figures")
+        notes = paper_notes(results) if against_paper else []
+        content = page_content(results, grids, said, notes)
+        picture = partial / "figures" / "trade-off.png"
+        page = partial / "index.html"
+        write_page(page, results, said, content=content, studies=studies, paper=beside, picture=picture)
+        about = {"format": "unweave-report", "schema": 1, "unweave": __version__, "benchmark": results.benchmark}
+        about |= {"verdict": said.headline, "points": dict(said.points), "failed": failure_notes(results)}
+        (partial / MARK).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        _replace(target, partial)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Report(target, target / "index.html", said.text(), tuple(failure_notes(results)))
+
+
+def _replace(target: Path, partial: Path) -> None:
+    """Put a finished folder in the place of an older one, which is removed only then."""
+    older = target.with_name(f".report.{os.getpid()}.older")
+    if target.exists():
+        target.rename(older)
+    partial.rename(target)
+    shutil.rmtree(older, ignore_errors=True)

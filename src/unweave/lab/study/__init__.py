@@ -1,0 +1,39 @@
+"""Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
+
+from unweave.lab.study.cell_progress import Progress, in_words
+from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
+from unweave.lab.study.locks import Locks
+from unweave.lab.study.originals import NotYet, Originals
+from unweave.lab.study.pool import dead, started, still_running
+from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
+from unweave.lab.study.store import Store, read_times
+from unweave.lab.study.study import PATIENCE, run_study
+from unweave.lab.study.workers import run_workers
+
+__all__ = [
+    "PATIENCE",
+    "PRESETS",
+    "REFERENCES",
+    "Cell",
+    "Locks",
+    "NotYet",
+    "Originals",
+    "Preset",
+    "Progress",
+    "Store",
+    "can_be_tuned",
+    "dead",
+    "describe_preset",
+    "each_once",
+    "find_presets",
+    "in_words",
+    "no_profile",
+    "plan",
+    "preset_cells",
+    "profile_of",
+    "read_times",
+    "run_study",
+    "run_workers",
+    "started",
+    "still_running",
+]

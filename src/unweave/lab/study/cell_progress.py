@@ -1,0 +1,137 @@
+"""How far a study is, and how long it will take: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+
+from unweave.engine import make_bar
+from unweave.lab.study.cells import Cell
+from unweave.lab.study.store import Store
+
+
+class Progress:
+    """Cells done of all cells, with an estimate from what finished cells took, in this start and earlier ones.
+
+    ``bar`` is the live display, which the runs' own lines share; on no terminal it is off, and lines are written.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cells: Sequence[Cell],
+        *,
+        workers: int = 1,
+        show: bool | None = False,
+        write: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        console = Console(stderr=True)
+        self.live = console.is_terminal if show is None else show
+        self.store, self.cells, self.workers, self.write = store, list(cells), workers, write
+        self.bar = make_bar(console, show=self.live)
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        self._task = self.bar.add_task("study", total=len(self.cells), completed=self.done, values="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    @property
+    def done(self) -> int:
+        """How many cells are done."""
+        return sum(self.store.is_done(cell) for cell in self.cells)
+
+    def train(self, seed: int) -> None:
+        """Show that the original of a seed is being trained."""
+        if self.live:
+            self._show(f"training the original of seed {seed}")
+        else:
+            self.say(f"training the original of seed {seed}")
+
+    def begin(self, name: str) -> None:
+        """Show which cell is being worked on."""
+        if self.live:
+            self._show(name)
+
+    def _show(self, words: str) -> None:
+        left = self.left()
+        self.bar.update(self._task, completed=self.done, values=f"{left} · {words}" if left else words)
+
+    def end(self, name: str, *, failed: bool = False) -> None:
+        """Show that a cell is over."""
+        words = f"{name} failed" if failed else name
+        text = " · ".join(part for part in (f"[{self.done}/{len(self.cells)}] {words}", self.left()) if part)
+        if self.live:
+            self.bar.update(self._task, completed=self.done)
+            if not failed:
+                return
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        if self.live:
+            self.bar.console.print(text, style="dim", markup=False, highlight=False)
+        else:
+            self.write(text)
+
+    def left(self) -> str:
+        """Return the time left in words, or nothing where nothing can be said."""
+        remaining = [cell for cell in self.cells if not self.store.is_done(cell)]
+        seconds = seconds_left(remaining, self.store.times(), workers=self.workers)
+        return "" if seconds is None or not remaining else f"about {in_words(seconds)} left"
+
+
+def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int = 1) -> float | None:
+    """Return how long cells will take: each as long as its own kind took, or its method, or the average cell.
+
+    To that comes the training of originals, and comparing with retrained models.
+
+    >>> some = [Cell(method="ft", seed=1), Cell(method="ga", seed=1)]
+    >>> seconds_left(some, {"trained.seed-1": 9.0, "ft.seed-0": 2.0})
+    4.0
+    >>> seconds_left(some, {"trained.seed-1": 9.0, "ft.seed-0": 2.0, "compare.ft.seed-0": 1.0})
+    6.0
+    >>> seconds_left(some, {}) is None
+    True
+    """
+    cells = list(cells)
+    models = {name: seconds for name, seconds in times.items() if name.startswith("trained.")}
+    comparisons = [seconds for name, seconds in times.items() if name.startswith("compare.")]
+    runs = {name: seconds for name, seconds in times.items() if not name.startswith(("trained.", "compare."))}
+    if not runs:
+        return None
+
+    def expected(cell: Cell) -> float:
+        same = cell.name.rpartition(".seed-")[0]
+        for likeness in (f"{same}.seed-", f"{cell.method}.", ""):
+            found = [seconds for name, seconds in runs.items() if name.startswith(likeness)]
+            if found:
+                return statistics.fmean(found)
+        raise AssertionError  # the last likeness is everybody's
+
+    new = {cell.seed for cell in cells if f"trained.seed-{cell.seed}" not in models}
+    training = statistics.fmean(models.values()) * len(new) if models else 0.0
+    comparing = statistics.fmean(comparisons) * len(cells) if comparisons else 0.0
+    return (training + comparing + sum(expected(cell) for cell in cells)) / workers
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as one says it.
+
+    >>> [in_words(seconds) for seconds in (4, 100, 7000, 90000)]
+    ['4 s', '2 min', '1.9 h', '25 h']
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 36000 else f"{seconds / 3600:.0f} h"

@@ -1,0 +1,111 @@
+"""Every cell beside the study's retrained models, and the weights that nothing needs after that."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Literal
+
+from torch import nn
+
+from unweave.api import load_weights
+from unweave.evaluation import Look, Observed, evaluate, target_of
+from unweave.lab.benchmarks import Benchmark
+from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cells import Cell
+from unweave.lab.study.originals import Originals
+from unweave.lab.study.store import Store
+
+Keep = Literal["all", "originals", "none"]
+
+
+class Comparisons:
+    """Scores finished cells anew beside the retrained models, each of which is loaded and run once a process.
+
+    A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        store: Store,
+        cells: Sequence[Cell],
+        originals: Originals,
+        look: Callable[[], Look],
+        progress: Progress,
+        *,
+        keep: str,
+        since: float,
+    ) -> None:
+        self.benchmark, self.store, self.cells, self.originals = benchmark, store, cells, originals
+        self.look, self.progress, self.keep, self.since = look, progress, keep, since
+        retrained = [cell for cell in cells if cell.method == "retrain"]
+        self.planned = [cell for cell in retrained if not cell.variant] or retrained
+        self.reference = cache(self._model)
+        self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
+
+    def remember(self, name: str, observed: Observed) -> None:
+        """Take down what a cell's model said, if it is still to be compared."""
+        if self.planned or self.store.references_of(name):
+            self.seen[name] = observed
+
+    def references_are_there(self) -> bool:
+        """Tell whether every retrained model that is asked for is there, or has failed."""
+        return all(self.store.is_settled(cell, since=self.since) for cell in self.planned)
+
+    def compare(self, name: str) -> None:
+        """Compare a finished cell, unless that is done or another process is at it."""
+        finished = self.store.finished()
+        if name not in finished:  # it failed
+            return
+        if self.store.comparable(name):
+            with self.store.locks.claim(f"compare.{name}") as claim:
+                if claim is not None and (references := self.store.comparable(name)):
+                    self._compare_with(name, finished[name]["seed"], references)
+        every, known = self.store.references_of(name), self.store.compared_with(name)
+        gone = [other for other in (name, *every) if not self.store.weights(other).exists()]
+        if gone and set(every) - set(known):
+            with_all = "with every retrained model" if known else "with retrained models"
+            self.progress.say(f"{name} is not compared {with_all}: the weights of {gone[0]} were removed.")
+        if self.keep != "all" and finished[name]["method"] != "retrain" and self._is_final(name):
+            self.store.drop_weights(name)
+
+    def end(self) -> None:
+        """When all is settled, remove the originals and the retrained models too, if they are not wanted.
+
+        Whoever wants them may add cells to the study later, which begin at the ones and are compared with the others.
+        """
+        settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
+        if self.keep != "none" or not settled or not all(self._is_final(name) for name in self.store.finished()):
+            return
+        for name in self.store.finished("retrain"):
+            self.store.drop_weights(name)
+        for path in self.store.models.glob("*.safetensors"):
+            path.unlink(missing_ok=True)
+
+    def _compare_with(self, name: str, seed: int, references: list[str]) -> None:
+        begun = time.monotonic()
+        model, look = self._model(name), self.look()
+        if name in self.seen:
+            look.remember(model, self.seen.pop(name))
+        scores = evaluate(
+            model,
+            look.train,
+            look.test,
+            reference=[self.reference(other) for other in references],
+            original=self.originals(seed),
+            target=target_of(json.loads((self.store.cells / name / "config.json").read_text())),
+            look=look,
+            **self.originals.computing.looking,
+        )
+        self.store.write_comparison(name, references, scores.to_dict())
+        self.store.note_time(f"compare.{name}", time.monotonic() - begun)
+
+    def _is_final(self, name: str) -> bool:
+        """Tell whether a cell is compared with every retrained model that there will be, as far as it can be."""
+        return self.references_are_there() and not self.store.comparable(name)
+
+    def _model(self, name: str) -> nn.Module:
+        return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()

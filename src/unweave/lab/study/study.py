@@ -1,0 +1,259 @@
+"""Run the cells of a study, in one process or several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import nn
+
+from unweave._version import __version__
+from unweave.api import Result, Split, remove_folder, unfinished, unlearn
+from unweave.engine import Computing, check_trackers
+from unweave.engine.compiling import Compile
+from unweave.errors import Stopped, UsageError, unknown
+from unweave.evaluation import Look, Watch
+from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.study.adjacency import regroup
+from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
+from unweave.lab.study.comparisons import Comparisons, Keep
+from unweave.lab.study.originals import NotYet, Originals, take_originals
+from unweave.lab.study.store import Store, describe
+from unweave.runs import LAST_GOOD
+from unweave.runtime import Precision
+from unweave.settings import Settings
+from unweave.storage import Lock, provenance
+
+PATIENCE = 0.3  # seconds between two looks at what other processes are doing
+
+
+def run_study(
+    benchmark: Benchmark,
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    keep: Keep = "all",
+    time_limit: float | None = None,
+    track: Sequence[str] = (),
+    originals: Path | None = None,
+    progress: Callable[[Store], Progress] | None = None,
+) -> Store:
+    """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
+
+    Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
+    process died is resumed from its checkpoint by the next start. ``device``, ``precision`` and ``compile`` are those
+    of `unlearn`, and hold for all that is trained. ``presets`` are noted in the folder, for the report. ``keep`` says
+    whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and the one at
+    work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is another
+    study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
+    """
+    computing = Computing(device=device, precision=precision, compile=compile)
+    store = begin_study(
+        benchmark, cells, out, computing=computing, presets=presets, keep=keep, track=track, originals=originals
+    )
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    shown = progress(store) if progress else None
+    work = Work(benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown)
+    with work.progress:
+        work.run()
+    end_study(store)
+    return store
+
+
+def begin_study(
+    benchmark: Benchmark,
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    computing: Computing,
+    presets: Mapping[str, Mapping[str, Any]] | None,
+    keep: str,
+    track: Sequence[str],
+    originals: Path | None = None,
+    workers: int = 1,
+) -> Store:
+    """Make or open the folder, and note what is asked for and where it is run."""
+    check_trackers(track)
+    device = computing.check()
+    if keep not in get_args(Keep):
+        raise unknown("choice of models to keep", keep, get_args(Keep))
+    if originals:
+        Store.open(originals)  # which refuses what is no study, before there is a folder
+    store = Store.create(out, benchmark.name, options=benchmark.options)
+    store.adopt(cells)
+    for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
+        store.check_settings(cell, _settings(benchmark, cell).to_dict())
+    taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
+    store.add_presets(presets or {})
+    if not all(store.is_done(cell) for cell in cells):
+        with store.locks.wait_for("provenance"):
+            where = provenance(device)
+            store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
+    return store
+
+
+def _settings(benchmark: Benchmark, cell: Cell) -> Settings:
+    """Return all settings of a cell on the benchmark."""
+    method = benchmark.method(cell.method)
+    return method.configure(as_settings(cell, benchmark.settings_for(method, cell.profile)), profile=cell.profile)
+
+
+def end_study(store: Store) -> None:
+    """Write the table."""
+    with store.locks.wait_for("table"):
+        store.write_table()
+
+
+class Work:
+    """What one process does for a study, and what its cells share: the data, the originals, what models said."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        cells: Sequence[Cell],
+        store: Store,
+        *,
+        computing: Computing,
+        keep: str = "all",
+        deadline: float | None = None,
+        since: float | None = None,
+        track: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        self.benchmark, self.cells, self.store, self.computing = benchmark, in_running_order(cells), store, computing
+        self.deadline, self.track = deadline, track
+        self.since = time.time() if since is None else since  # older failures are tried again
+        self.progress = progress or Progress(store, cells)
+        self.task = cache(self._task)
+        self.look = cache(self._look)
+        self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)
+        self.comparisons = Comparisons(
+            benchmark, store, self.cells, self.originals, self.look, self.progress, keep=keep, since=self.since
+        )
+
+    def run(self) -> None:
+        """Work until every cell is settled, here or in another process, or time is over; then compare."""
+        waiting = [cell for cell in self.cells if not self.store.is_settled(cell, since=self.since)]
+        while waiting and not self.is_over():
+            before = len(waiting)
+            waiting = [cell for cell in waiting if self.is_over() or not self._attempt(cell)]
+            if len(waiting) == before and waiting:
+                time.sleep(PATIENCE)
+        for name in self.store.finished():
+            if not self.is_over():
+                self.comparisons.compare(name)
+        if not waiting and not self.is_over():
+            self.comparisons.end()
+
+    def is_over(self) -> bool:
+        """Tell whether the time limit is reached."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def _attempt(self, cell: Cell) -> bool:
+        """Run a cell, unless another process is at it or trains its original; tell whether it is settled."""
+        if self.store.is_settled(cell, since=self.since):
+            return True
+        with self.store.locks.claim(f"cell.{cell.name}") as claim:
+            if claim is None:
+                return False
+            if self.store.is_settled(cell, since=self.since):
+                return True
+            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+                return True
+            with claim.working():
+                try:
+                    self._run(cell)
+                except (NotYet, Stopped):
+                    return False
+        if self.comparisons.references_are_there():
+            self.comparisons.compare(cell.name)
+        return True
+
+    def _run(self, cell: Cell) -> None:
+        """Run one cell; a failure is noted and the study goes on."""
+        if self.store.put_in_place(cell):  # made again by a process that died just then
+            return
+        original = self.originals(cell.seed)
+        task, begun = self.task(), time.monotonic()
+        self.progress.begin(cell.name)
+        try:
+            split = regroup(
+                task.train, cell.adjacency, original=lambda: original, seed=cell.seed, device=self.computing.device
+            )
+            result = self._unlearned(cell, original, split)
+        except Stopped:
+            raise
+        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
+            self.store.note_failure(cell, error)
+            work = unfinished(self.store.run_folder(cell))
+            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would only come to the same
+                remove_folder(work)
+            self.progress.end(cell.name, failed=True)
+            return
+        self.store.forget_failure(cell)
+        self.store.put_in_place(cell)
+        self.store.note_time(cell.name, time.monotonic() - begun)
+        if result.scores and result.scores.observed:
+            self.comparisons.remember(cell.name, result.scores.observed)
+        self.progress.end(cell.name)
+
+    def _unlearned(self, cell: Cell, original: nn.Module, split: Split) -> Result:
+        """Go on with the cell's run, or begin it. One that was begun otherwise, say without watching, begins again."""
+        work = unfinished(self.store.run_folder(cell))
+        if not work.exists():
+            return self._unlearn(cell, original, split, resume=False)
+        try:
+            return self._unlearn(cell, original, split, resume=True)
+        except UsageError as error:
+            self.progress.say(f"{cell.name} begins again, for it cannot go on: {error}")
+            if work.exists():
+                lock = Lock(work / "lock")  # which refuses, should anybody else be at work there
+                remove_folder(work)
+                lock.release()
+            return self._unlearn(cell, original, split, resume=False)
+
+    def _unlearn(self, cell: Cell, original: nn.Module, split: Split, *, resume: bool) -> Result:
+        method, task = self.benchmark.method(cell.method), self.task()
+        return unlearn(
+            original,
+            split,
+            method,
+            profile=cell.profile,
+            seed=cell.seed,
+            out=self.store.run_folder(cell),
+            resume=resume,
+            test=task.test,
+            initial=lambda: self.benchmark.initial(cell.seed),
+            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
+            **self.computing.working,
+            progress=self.progress.bar,
+            watch=Watch() if cell.watch else None,
+            judge=task.train,
+            look=self.look(),
+            stop=self.is_over,
+            limits=None,  # a comparison shows a collapse; it does not stop at one
+            track=self.track,
+            track_folder=self.store.folder / "tracking",
+            about={
+                **self.benchmark.about(task),
+                "unweave": __version__,
+                "torch": torch.__version__,
+                "cell": describe(cell, profile_of(cell)),
+            },
+            **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
+        )
+
+    def _task(self) -> Task:
+        return self.benchmark.load()
+
+    def _look(self) -> Look:
+        return Look(self.task().train, self.task().test, **self.computing.looking)

@@ -1,0 +1,97 @@
+"""Several processes of one machine on one study."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from unweave.engine import Computing
+from unweave.engine.compiling import Compile
+from unweave.errors import RunError
+from unweave.lab.benchmarks import Benchmark
+from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cells import Cell
+from unweave.lab.study.pool import dead, started, still_running
+from unweave.lab.study.store import Store
+from unweave.lab.study.study import Work, begin_study, end_study
+from unweave.runtime import Precision
+
+
+def run_workers(
+    source: Callable[[], Benchmark],
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    workers: int,
+    device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    keep: str = "all",
+    time_limit: float | None = None,
+    track: Sequence[str] = (),
+    originals: Path | None = None,
+    progress: Callable[[Store], Progress] | None = None,
+) -> Store:
+    """Do what `run_study` does, with several processes that share the machine.
+
+    ``source`` makes the benchmark in each of them, so it must be a function that can be pickled, such as
+    ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others
+    are done.
+    """
+    computing = Computing(device=device, precision=precision, compile=compile)
+    store = begin_study(
+        source(),
+        cells,
+        out,
+        computing=computing,
+        presets=presets,
+        keep=keep,
+        track=track,
+        originals=originals,
+        workers=workers,
+    )
+    shown = progress(store) if progress else Progress(store, cells, workers=workers)
+    since = time.time()
+    more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
+    with shown, started(_work, source, list(cells), out, workers=workers, computing=computing, **more) as processes:
+        _follow(processes, store, cells, shown, since=since)
+    end_study(store)
+    if failed := dead(processes):
+        left = [cell.name for cell in cells if not store.is_settled(cell, since=since)]
+        rest = f" Not finished: {', '.join(left)}; the same command goes on with them." if left else ""
+        raise RunError(f"{failed} ended before the work was done; what was done is kept.{rest}")
+    return store
+
+
+def _follow(
+    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: Progress, *, since: float
+) -> None:
+    """Show cells as they are settled, until every worker has ended."""
+    waiting = [cell for cell in cells if not store.is_settled(cell, since=since)]
+    running = True
+    while running:
+        running = still_running(processes)
+        for cell in [cell for cell in waiting if store.is_settled(cell, since=since)]:
+            waiting.remove(cell)
+            shown.end(cell.name, failed=not store.is_done(cell))
+
+
+def _work(
+    source: Callable[[], Benchmark],
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    computing: Computing,
+    keep: str,
+    time_limit: float | None,
+    since: float,
+    track: Sequence[str],
+) -> None:
+    """Be a worker: what a worker process runs."""
+    deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
+    store = Store.open(out)
+    Work(source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track).run()

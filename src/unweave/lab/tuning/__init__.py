@@ -1,0 +1,8 @@
+"""Choose the settings of every method fairly: as many trials each, one objective, held-out training data."""
+
+from unweave.lab.tuning.held_out import carve
+from unweave.lab.tuning.objectives import GOALS, erase_score
+from unweave.lab.tuning.search_space import Space, tuned_methods
+from unweave.lab.tuning.tune import SEED, Tuning, tune
+
+__all__ = ["GOALS", "SEED", "Space", "Tuning", "carve", "erase_score", "tune", "tuned_methods"]

@@ -1,0 +1,155 @@
+"""The search of one method: a study of Optuna's, which is given the trials as they end.
+
+Trial k depends on the seed, the method, k and the trials before it, and on nothing else: the sampler is made anew for
+every trial. So a search that was stopped goes on as if it had not been, whoever goes on with it. The first trials are
+random and do not even depend on each other.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unweave.engine import derive_seed
+from unweave.errors import UsageError
+from unweave.lab.tuning.objectives import WORST
+from unweave.lab.tuning.search_space import DEFAULT, PAPER, Space
+from unweave.settings import Choices, Span
+
+RANDOM_FIRST = 6  # trials before the sampler (TPE) begins to learn from them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a trial: held-out accuracies, what it cost, and why it failed, if it did.
+
+    What a failed trial cost in sample gradients is not known.
+    """
+
+    score: float = WORST  # the mean of the scores, estimated where not every seed was run
+    scores: Sequence[float] = ()  # by seed
+    accuracy: Mapping[str, float] = field(default_factory=dict)  # by subset
+    seconds: float = 0.0
+    sample_gradients: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried(Outcome):
+    """A trial that is over: which it was, with which settings, and what came of it."""
+
+    method: str
+    trial: int
+    origin: str
+    settings: Mapping[str, Any]
+
+    @property
+    def standard_error(self) -> float:
+        """How far the mean of the scores may be off; not known with one seed, and then 0."""
+        return statistics.stdev(self.scores) / len(self.scores) ** 0.5 if len(self.scores) > 1 else 0.0
+
+
+def require_optuna() -> Any:
+    """Return the package Optuna, quiet; an error says how to get it."""
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError("Tuning needs the package Optuna: pip install 'unweave[tune]'.") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def open_storage(path: Path) -> Any:
+    """Return Optuna's storage in a file. SQLite leaves nothing half written by a process that is killed."""
+    engine = {"connect_args": {"timeout": 60}}  # seconds to wait for another process's few milliseconds
+    return require_optuna().storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=engine)
+
+
+class MethodSearch:
+    """The trials of a method."""
+
+    def __init__(self, storage: Any, space: Space, *, seed: int) -> None:
+        self.optuna, self.space, self.seed = require_optuna(), space, seed
+        self.study = self.optuna.create_study(
+            storage=storage, study_name=space.method, direction="maximize", load_if_exists=True
+        )
+        now = space.as_kept()
+        if self.study.user_attrs.setdefault("space", now) != now:
+            raise UsageError(
+                f"The settings of {space.method} or their search space have changed since this tuning began. "
+                "Choose another --out."
+            )
+        self.study.set_user_attr("space", now)
+
+    def tried(self) -> list[Tried]:
+        """Return the trials that are over, by their numbers."""
+        return [tried for tried, _ in self._over()]
+
+    def ready(self, trials: int, *, at_once: bool) -> list[int]:
+        """Return the numbers of the trials that can be run now: the first that is left of so many.
+
+        ``at_once``: all those, too, that learn nothing from the ones before them.
+        """
+        over = {tried.trial for tried in self.tried()}
+        left = [number for number in range(trials) if number not in over]
+        return [number for number in left if number == left[0] or (at_once and number < RANDOM_FIRST)]
+
+    def rival(self, tried: Tried) -> Tried | None:
+        """Return the best trial so far, if a trial that is clearly behind it need not be run to its end.
+
+        The default, and what the paper prints, are run with every seed: others are measured by them.
+        """
+        best = max(self.tried(), key=lambda trial: trial.score, default=None)
+        return best if best is not None and best.scores and tried.origin not in (DEFAULT, PAPER) else None
+
+    def ask(self, number: int) -> tuple[dict[str, Any], Tried]:
+        """Return what was drawn for a trial, and the trial, which waits for its outcome."""
+        origin = self.space.fixed(number)
+        drawn = {DEFAULT: self._default, PAPER: dict}.get(origin, lambda: self._drawn(number))()
+        found = {} if origin == DEFAULT else {name: _short(value) for name, value in drawn.items()}
+        settings = self.space.settings(origin, found)
+        return drawn, Tried(method=self.space.method, trial=number, origin=origin, settings=settings)
+
+    def tell(self, drawn: Mapping[str, Any], tried: Tried) -> None:
+        """End a trial. One that failed has the worst score, so that the search learns to stay away."""
+        self.study.add_trial(
+            self.optuna.create_trial(
+                params=dict(drawn),
+                distributions={name: self._space(self.space.searched[name]) for name in drawn},
+                value=tried.score,
+                user_attrs={"tried": asdict(tried)},
+            )
+        )
+
+    def _over(self) -> list[tuple[Tried, Any]]:
+        trials = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
+        return sorted(((Tried(**trial.user_attrs["tried"]), trial) for trial in trials), key=lambda one: one[0].trial)
+
+    def _default(self) -> dict[str, Any]:
+        return {name: self.space.default[name] for name in self.space.searched}
+
+    def _drawn(self, number: int) -> dict[str, Any]:
+        """Draw values from the space, knowing the trials before this one."""
+        sampler = self.optuna.samplers.TPESampler(
+            seed=derive_seed(self.seed, self.space.method, number) % 2**32,
+            n_startup_trials=RANDOM_FIRST,
+            multivariate=False,
+            constant_liar=False,
+        )
+        study = self.optuna.create_study(direction="maximize", sampler=sampler)
+        study.add_trials([trial for tried, trial in self._over() if tried.trial < number])
+        drawn: dict[str, Any] = study.ask({name: self._space(of) for name, of in self.space.searched.items()}).params
+        return drawn
+
+    def _space(self, of: Span | Choices) -> Any:
+        if isinstance(of, Choices):
+            return self.optuna.distributions.CategoricalDistribution(of.values)
+        return self.optuna.distributions.FloatDistribution(of.low, of.high, log=of.log)
+
+
+def _short(value: Any) -> Any:
+    """Return a number with the four digits that a person would write down."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value

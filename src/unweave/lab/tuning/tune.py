@@ -1,0 +1,290 @@
+"""Tune methods on a benchmark, in one process or several."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from unweave.api import Result, unlearn
+from unweave.data import RETAINED, SUBSETS
+from unweave.engine import Computing
+from unweave.engine.compiling import Compile
+from unweave.errors import RunError, Stopped, UsageError
+from unweave.evaluation import observe
+from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running
+from unweave.lab.tuning.held_out import carve
+from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
+from unweave.lab.tuning.search_space import Space, tuned_methods
+from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
+from unweave.lab.tuning.trial_progress import Progress
+from unweave.lab.tuning.tuning_folder import Folder
+from unweave.methods import find_method
+from unweave.runtime import Precision
+from unweave.storage import provenance
+
+SEED = 100  # none of those that results are reported for
+TRAINED_ON = {"original": SUBSETS, "retrained": RETAINED}
+BEHIND = 0.05  # of the score: who is so far behind the best after some of the seeds is not run with the others
+
+
+def tune(
+    source: Callable[[], Benchmark],
+    out: Path,
+    *,
+    methods: Sequence[str] = ("all",),
+    trials: int = 20,
+    goal: str = "erase",
+    seed: int = SEED,
+    seeds: int = 1,
+    workers: int = 1,
+    device: str | None = None,
+    precision: Precision = "auto",
+    compile: Compile = "auto",
+    time_limit: float | None = None,
+    write: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Try as many settings of each method, judge them by the goal on held-out training data, and keep the best.
+
+    With several ``seeds``, counted from ``seed``, every trial is run with each, on an original of its own that other
+    data is held out from; the mean of the scores counts. A trial that is clearly behind the best of its method after
+    some of the seeds is not run with the others: its score is the best's, less what it was behind.
+
+    Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
+    with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
+    and so must ``write``, which gets a line for every trial. Trials that learn from others are run after them, so the
+    outcome does not depend on the number of workers (but for rounding, where they have fewer threads each).
+    ``device``, ``precision`` and ``compile`` are those of `unlearn`. After ``time_limit`` seconds no trial is begun.
+    """
+    check_goal(goal)
+    if min(trials, seeds) < 1:
+        raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
+    names = tuned_methods(methods)
+    computing = Computing(device=device, precision=precision, compile=compile)
+    where = computing.check()
+    asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
+    tuning = Tuning(source(), out, names, **asked)
+    if tuning.left():
+        tuning.tuning_folder.add_provenance(provenance(where))
+    since = time.time()
+    more: dict[str, Any] = {"computing": computing, "time_limit": time_limit, "since": since, "write": write}
+    failed = ""
+    try:
+        if workers == 1:
+            Work(tuning, live=write is not None, **more).run()
+        else:
+            with started(_work, source, out, names, asked, workers=workers, **more) as processes:
+                while still_running(processes):
+                    pass
+            failed = dead(processes)
+    finally:
+        tuning.write()
+    if failed:
+        raise RunError(f"{failed} ended before the work was done; what was done is kept. The same command goes on.")
+    return tuning
+
+
+class Tuning:
+    """What is tuned, and how far it is."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        out: Path,
+        methods: Sequence[str],
+        *,
+        trials: int,
+        goal: str,
+        seed: int = SEED,
+        seeds: int = 1,
+    ) -> None:
+        self.benchmark, self.trials, self.goal, self.seed = benchmark, trials, goal, seed
+        self.seeds = range(seed, seed + seeds)
+        require_optuna()
+        self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
+        with self.folder.locks.wait_for("storage"):
+            self.storage = open_storage(self.folder.storage)
+            self.searches = {name: self._search(name) for name in methods}
+        self.best: dict[str, Any] | None = None
+
+    def _search(self, name: str) -> MethodSearch:
+        return MethodSearch(self.storage, Space.of(self.benchmark, name, goal=self.goal), seed=self.seed)
+
+    def left(self) -> dict[str, int]:
+        """Return how many trials are to be run of each method that is not done, least advanced first."""
+        found = {name: self.trials - len(search.tried()) for name, search in self.searches.items()}
+        return {name: count for name, count in sorted(found.items(), key=lambda item: -item[1]) if count > 0}
+
+    def ready(self) -> list[tuple[int, str]]:
+        """Return number and method of the trials that can be run now, those of the least advanced methods first.
+
+        With one seed a method's random trials are run side by side: none of them depends on another. With several,
+        whether a trial is run with all of them depends on the best one before it.
+        """
+        at_once = len(self.seeds) == 1
+        found = {name: search.ready(self.trials, at_once=at_once) for name, search in self.searches.items()}
+        return sorted(((number, name) for name, numbers in found.items() for number in numbers), key=lambda one: one[0])
+
+    def write(self) -> None:
+        """Write the tables of all methods in the folder, also of those that an earlier start tuned."""
+        names = sorted(require_optuna().get_all_study_names(self.storage))
+        every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
+        self.best = self.folder.write(every)
+
+
+@dataclass(frozen=True)
+class Base:
+    """What trials start from: a seed's held-out data, its original, and the answers that the goal compares with.
+
+    Methods that aim at a reference share one; what training it costs is counted for every trial.
+    """
+
+    seed: int
+    task: Task
+    original: nn.Module
+    beside: Answers
+    reference: Callable[[], Result]
+
+
+class Work:
+    """What one process does: trials, and what they share: of every seed the held-out data and the trained models."""
+
+    def __init__(
+        self,
+        tuning: Tuning,
+        *,
+        computing: Computing,
+        time_limit: float | None,
+        since: float,
+        write: Callable[[str], None] | None,
+        live: bool = False,
+    ) -> None:
+        self.tuning, self.computing, self.since = tuning, computing, since
+        self.end = None if time_limit is None else since + time_limit
+        self.progress = Progress(tuning, write=write, live=live)
+        self.whole = cache(tuning.benchmark.load)
+        self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
+        self.left_out: set[tuple[int, str]] = set()
+
+    def run(self) -> None:
+        """Run trials, always of the method that has had the fewest, until all are done or time is over."""
+        with self.progress:
+            while not self.is_over():
+                ready = [trial for trial in self.tuning.ready() if trial not in self.left_out]
+                if not ready:
+                    return
+                try:
+                    if not any(self._attempt(*trial) for trial in ready):
+                        time.sleep(PATIENCE)  # others are at what is left
+                except Stopped:
+                    return
+
+    def is_over(self) -> bool:
+        """Tell whether the time limit is reached."""
+        return self.end is not None and time.time() >= self.end
+
+    def _attempt(self, number: int, name: str) -> bool:
+        """Run a trial of a method, unless another process is at it; tell whether it was run."""
+        search = self.tuning.searches[name]
+        with self.tuning.tuning_folder.locks.claim(f"trial.{name}.{number}") as claim:
+            if claim is None or number in {tried.trial for tried in search.tried()}:
+                return False
+            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+                self.left_out.add((number, name))
+                return False
+            bases = self.bases()
+            if self.is_over():
+                return False
+            with claim.working():
+                drawn, tried = search.ask(number)
+                self.progress.begin(tried)
+                tried = self._judged(tried, bases, rival=search.rival(tried))
+                search.tell(drawn, tried)
+        self.progress.end(tried)
+        return True
+
+    def _judged(self, tried: Tried, bases: Sequence[Base], *, rival: Tried | None) -> Tried:
+        """Run a trial with every seed, and judge it on the data that was held out from that; means count."""
+        begun = time.perf_counter()
+        every: list[dict[str, float]] = []
+        scores: list[float] = []
+        gradients, ahead = 0, 0.0
+        try:
+            for base in bases:
+                result = self._unlearned(tried, base)
+                gradients += result.cost.sample_gradients
+                answers = self._answers(result.model, base.task)
+                every.append(accuracies(answers))
+                scores.append(GOALS[self.tuning.goal].score(answers, base.beside))
+                ahead = statistics.fmean(rival.scores[: len(scores)]) - statistics.fmean(scores) if rival else 0.0
+                if ahead > BEHIND:
+                    break
+        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
+            seconds = round(time.perf_counter() - begun, 3)
+            return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
+        cut_short = len(scores) < len(bases)  # then no mean to compare: what can be reached differs from seed to seed
+        return dataclasses.replace(
+            tried,
+            score=max(WORST, rival.score - ahead) if rival and cut_short else statistics.fmean(scores),
+            scores=scores,
+            accuracy={subset: statistics.fmean(one[subset] for one in every) for subset in SUBSETS},
+            seconds=round(time.perf_counter() - begun, 3),
+            sample_gradients=gradients,
+        )
+
+    def _unlearned(self, tried: Tried, base: Base) -> Result:
+        return unlearn(
+            base.original,
+            base.task.train,
+            find_method(tried.method),
+            seed=base.seed,
+            initial=lambda: self.tuning.benchmark.initial(base.seed),
+            reference=base.reference,
+            **self.computing.working,
+            progress=self.progress.bar,
+            limits=None,  # a collapse has the score that it deserves
+            **tried.settings,
+        )
+
+    def _answers(self, model: nn.Module, task: Task) -> Answers:
+        return observe(model, task.test, **self.computing.looking).parts["train"]
+
+    def _base(self, seed: int) -> Base:
+        task, beside = carve(self.whole(), seed=seed), GOALS[self.tuning.goal].beside
+        models = {kind: self._trained(kind, task, seed) for kind in dict.fromkeys((beside, "original"))}
+        original, train = models["original"], self.tuning.benchmark.train_briefly
+        reference = cache(lambda: train(original, task.train, seed=seed, **self.computing.working))
+        return Base(seed, task, original, self._answers(models[beside], task), reference)
+
+    def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
+        tuning = self.tuning
+        models = Originals(
+            tuning.benchmark,
+            tuning.tuning_folder,
+            lambda: task,
+            self.progress,
+            computing=self.computing,
+            stop=self.is_over,
+            kind=kind,
+            subsets=TRAINED_ON[kind],
+        )
+        while True:
+            try:
+                return models(seed)
+            except NotYet:
+                if self.is_over():
+                    raise Stopped("The time limit is reached.") from None
+                time.sleep(PATIENCE)
+
+
+def _work(source: Callable[[], Benchmark], out: Path, names: Sequence[str], about: dict[str, Any], **more: Any) -> None:
+    """Be a worker."""
+    Work(Tuning(source(), out, names, **about), **more).run()

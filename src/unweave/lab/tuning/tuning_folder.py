@@ -1,0 +1,161 @@
+"""The folder of a tuning.
+
+- ``DIR/tuning.json``: what was asked for: the benchmark with its options, the goal, the seeds
+- ``DIR/optuna.db``: every trial, as Optuna keeps it (a study for each method)
+- ``DIR/models/``: the originals, and for the goal *retrain* retrained models, all trained without what is held out
+- ``DIR/times.jsonl``: how long training them took
+- ``DIR/trials.csv``: one row a trial
+- ``DIR/best.json``: the best of every method with what finding it cost, and the provenance: the profile ``tuned``
+- ``DIR/provenance.json``: the command, commit, hardware, versions and date of every start
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from unweave.data import SUBSETS
+from unweave.errors import UsageError
+from unweave.lab.benchmarks import FILE, FORMAT, SCHEMA, Benchmark
+from unweave.lab.study import Locks, read_times
+from unweave.lab.tuning.held_out import HELD_OUT
+from unweave.lab.tuning.objectives import GOALS
+from unweave.lab.tuning.search_space import DEFAULT, PAPER
+from unweave.lab.tuning.searches import Tried
+from unweave.storage import read_json, write_whole
+
+COLUMNS = (
+    *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
+    *("seconds", "sample_gradients", "error", "settings"),
+)
+
+
+class Folder:
+    """One tuning's folder."""
+
+    def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int, seeds: int) -> None:
+        """Open the folder, or make it. A folder with other content, or of another tuning, is refused."""
+        self.place, self.models, self.locks = place, place / "models", Locks(place / "locks")
+        self.storage, self.best = place / "optuna.db", place / FILE
+        self.about = {
+            "benchmark": benchmark.name,
+            "options": dict(benchmark.options),
+            "goal": goal,
+            "objective": GOALS[goal].words,
+            "seed": seed,
+            "seeds": seeds,
+            "held_out": HELD_OUT,
+        }
+        known = place / "tuning.json"
+        begun = {"models", "locks", "tuning.json.partial"}  # by another process, just now or until it died
+        # Listed before it is looked for: whatever else such a process writes, it writes after this.
+        others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
+        if others and not known.exists():
+            raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
+        for path in (self.models, self.locks.folder):
+            path.mkdir(parents=True, exist_ok=True)
+        with self.locks.wait_for("tuning"):
+            if not known.exists():
+                write_whole(known, _indented(self.about))
+        if (found := read_json(known)) != self.about:
+            different = next(name for name in {**self.about, **found} if found.get(name) != self.about.get(name))
+            raise UsageError(
+                f"{place} holds a tuning with {different} {found.get(different)}, not {self.about.get(different)}. "
+                "Choose another --out."
+            )
+
+    def note_time(self, name: str, seconds: float) -> None:
+        """Keep how long training a model took: part of what tuning costs."""
+        with (self.place / "times.jsonl").open("a") as file:
+            file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
+
+    def add_provenance(self, content: Mapping[str, Any]) -> None:
+        """Note a start."""
+        with self.locks.wait_for("provenance"):
+            write_whole(self.place / "provenance.json", _indented({"runs": [*self._runs(), content]}))
+
+    def _training_seconds(self) -> float:
+        return round(sum(seconds for _, seconds in read_times(self.place / "times.jsonl")), 3)
+
+    def _runs(self) -> list[Any]:
+        path = self.place / "provenance.json"
+        runs: list[Any] = read_json(path)["runs"] if path.exists() else []
+        return runs
+
+    def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:
+        """Write the table; and the best of every method, unless one has had fewer trials than another."""
+        with self.locks.wait_for("tables"):
+            write_whole(self.place / "trials.csv", _table(every).encode())
+            every = {name: tried for name, tried in every.items() if tried}  # one that was only asked for has none
+            trials = max(map(len, every.values()), default=0)
+            had = [[trial.trial for trial in tried] for tried in every.values()]
+            if not had or any(numbers != list(range(trials)) for numbers in had):
+                self.best.unlink(missing_ok=True)
+                return None
+            content = {
+                "format": FORMAT,
+                "schema": SCHEMA,
+                **self.about,
+                "trials": trials,
+                "training_seconds": self._training_seconds(),
+                "methods": {name: best_of(tried) for name, tried in every.items()},
+                "provenance": {"runs": self._runs()},
+            }
+            write_whole(self.best, _indented(content))
+        return content
+
+
+def chosen(tried: Sequence[Tried]) -> Tried:
+    """Return the trial with the highest score; of equals the one that costs least, and of these the earliest.
+
+    Unless the default, or what the paper prints, is within a standard error of it: that much is chance, and settings
+    that a person wrote down are not given up for it. Of both the better one is taken, and none that failed.
+    """
+
+    def merit(trial: Tried) -> tuple[float, ...]:
+        return (trial.score, not trial.error, -(trial.sample_gradients or 0), -trial.trial)
+
+    highest = max(tried, key=merit)
+    written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER) and not trial.error]
+    good_enough = [trial for trial in written if trial.score >= highest.score - highest.standard_error]
+    return max(good_enough, key=merit, default=highest)
+
+
+def best_of(tried: Sequence[Tried]) -> dict[str, Any]:
+    """Return the trial of a method that is chosen, beside its default, the highest score, and what all of them cost."""
+    entry = asdict(chosen(tried))
+    return {
+        "settings": entry["settings"],
+        **{name: entry[name] for name in ("trial", "origin", "score", "accuracy")},
+        "highest_score": max(trial.score for trial in tried),
+        "default_score": next(trial.score for trial in tried if trial.origin == DEFAULT),
+        "cost": {
+            "trials": len(tried),
+            "failed": sum(bool(trial.error) for trial in tried),
+            "seconds": round(sum(trial.seconds for trial in tried), 3),
+            "sample_gradients": sum(trial.sample_gradients or 0 for trial in tried),
+        },
+    }
+
+
+def _table(every: Mapping[str, Sequence[Tried]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for tried in every.values():
+        default = next((trial.settings for trial in tried if trial.origin == DEFAULT), {})
+        for trial in tried:
+            different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
+            row = {name: value for name, value in asdict(trial).items() if name in COLUMNS}
+            row |= {"standard_error": trial.standard_error, "seeds": len(trial.scores), **trial.accuracy}
+            writer.writerow(row | {"settings": json.dumps(different, sort_keys=True)})
+    return file.getvalue()
+
+
+def _indented(content: Any) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()

@@ -1,0 +1,151 @@
+"""What forget losses look like in a model that never saw the data: the reference of the goal *as if never trained*.
+
+Only retraining would tell, so this is an estimate, from what a user has. In the order of how near they came to
+retraining (``docs/what-we-tried.md`` has the numbers):
+
+- **A model that was trained briefly without the forget data**, by the original's recipe from the original's initial
+  weights, for a fifth of its epochs, say. *Which* forget samples the kept data explains shows early in training; how
+  sure the model is of its predictions does not. So its logits are multiplied by the one number that makes it as sure of
+  kept data as the original is (by the mean distance between the two largest logits), before the losses are taken.
+- **Losses** that are given, from wherever: an earlier retraining, another data set, a wish.
+- **Held-out data**, never trained on: the original's losses on its adjacent samples. It is there without any training,
+  but the original learned to recognise such samples from others of their class, and a retrained model cannot have
+  learned that of the forget data: where the class itself is to be forgotten, this estimate is far too low. It suits
+  forget sets of single samples, whose class stays.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unweave.data import Partition
+from unweave.engine import Batches, Cost, Workbench
+from unweave.errors import UsageError
+from unweave.runtime import reading
+
+ENOUGH = 5000  # samples, to tell how sure a model is of kept data
+BATCH = 512
+
+
+class Trained(Protocol):
+    """A model, and what it cost."""
+
+    @property
+    def model(self) -> nn.Module:
+        """A model that never saw the forget data."""
+
+    @property
+    def cost(self) -> Cost:
+        """What its training took, to be counted with what it is used for."""
+
+
+Reference: TypeAlias = "Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]"
+
+
+def require_reference(reference: Any) -> None:
+    """Refuse what no reference distribution can be made from.
+
+    >>> require_reference([0.5, float("nan")])
+    Traceback (most recent call last):
+    unweave.errors.UsageError: The reference must be a list of finite losses, but entry 1 is nan.
+    """
+    if reference is None:
+        raise UsageError(
+            "The goal retrain needs the losses that data has that was never seen: pass reference=, a model trained "
+            "without the forget data (briefly will do), held-out data (a Split), or a list of losses."
+        )
+    if isinstance(reference, Partition):
+        if len(reference.adjacent) == 0:
+            raise UsageError("The reference is a split without adjacent samples. Give held-out data that has some.")
+        return
+    if callable(reference):
+        return
+    try:
+        losses = torch.as_tensor(reference, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(
+            f"The reference is {type(reference).__name__}, but must be a split of held-out data, a model that never "
+            "saw the forget data, or a list of losses."
+        ) from None
+    if losses.ndim != 1 or len(losses) == 0:
+        raise UsageError(f"The reference must be a non-empty list of losses, not of shape {tuple(losses.shape)}.")
+    if not losses.isfinite().all():
+        first = int((~losses.isfinite()).nonzero()[0])
+        raise UsageError(f"The reference must be a list of finite losses, but entry {first} is {float(losses[first])}.")
+
+
+def describe_reference(reference: Any) -> str:
+    """Say in a few words what a reference is, for the configuration on record.
+
+    >>> describe_reference([0.5, 2.5])
+    '2 given losses, mean 1.5'
+    """
+    if isinstance(reference, Partition):
+        return f"original's losses on {len(reference.adjacent)} adjacent samples of held-out data"
+    if callable(reference):
+        return "losses of a model trained without the forget data"
+    losses = torch.as_tensor(reference, dtype=torch.float64)
+    return f"{len(losses)} given losses, mean {float(losses.mean()):.6g}"
+
+
+def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
+    """Return the losses that the forget set should have, in any number and order, in float64."""
+    given = bench.reference
+    require_reference(given)
+    if isinstance(given, Partition):
+        with reading(bench.model, bench.device):  # to measure must not move statistics
+            losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
+    elif isinstance(given, nn.Module):
+        losses = _losses_of(given, bench, forget)
+    elif callable(given):
+        trained: Trained = given()
+        if not hasattr(trained, "cost") or not hasattr(trained, "model"):
+            raise UsageError(
+                f"reference= is a function that returned {type(trained).__name__}, and must return a result of "
+                "unlearn(). A model is given as it is: reference=model."
+            )
+        # Its seconds are counted already: the clock of this run was not stopped.
+        bench.cost.sample_forwards += trained.cost.sample_forwards
+        bench.cost.sample_gradients += trained.cost.sample_gradients
+        losses = _losses_of(trained.model, bench, forget)
+    else:
+        losses = torch.as_tensor(given, dtype=torch.float64, device=bench.device)
+    require_reference(losses)  # a model may give infinite ones
+    return losses.double()
+
+
+@torch.no_grad()
+def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
+    """Return the forget losses of a model that is made as sure of kept data as the one to be changed is."""
+    model = copy.deepcopy(model).to(bench.device).eval()
+    if not bench.own_loss:  # it may know no logits
+        return torch.cat([bench.losses(batch, model=model) for batch in forget.in_order()])
+    kept = bench.split.rows("adjacent", "remote")
+    some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]
+    batches = _batches(bench, bench.split, some)
+    with reading(bench.model, bench.device):
+        sure = _sureness(bench, bench.model, batches)
+    scale = sure / _sureness(bench, model, batches).clamp(min=1e-12)
+    return torch.cat(
+        [
+            functional.cross_entropy(scale * bench.logits(batch, model=model), batch.labels, reduction="none")
+            for batch in forget.in_order()
+        ]
+    )
+
+
+def _sureness(bench: Workbench, model: nn.Module, batches: Batches) -> Tensor:
+    """Return the mean distance between the two largest logits."""
+    gaps = [bench.logits(batch, model=model).double().topk(2, dim=1).values for batch in batches.in_order()]
+    return torch.cat([gap[:, 0] - gap[:, 1] for gap in gaps]).mean()
+
+
+def _batches(bench: Workbench, split: Partition, rows: Tensor) -> Batches:
+    split.samples.keep(rows, bench.device)
+    return Batches(split.samples, rows, size=BATCH, seed=0, device=bench.device)

@@ -1,0 +1,163 @@
+"""Settings: the dataclass of a method is the only home of a default, its range and its help text.
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True, kw_only=True)
+... class Example(Settings):
+...     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of the Wasserstein term.")
+>>> Example.parse({"alpha": "0.25"})
+Example(alpha=0.25)
+>>> Example(alpha=2.0)
+Traceback (most recent call last):
+unweave.errors.UsageError: alpha is 2.0, but must be at least 0 and at most 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from unweave.errors import UsageError, unknown
+from unweave.settings.search import Search
+
+
+def setting(
+    default: Any,
+    *,
+    help: str,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    search: Search | None = None,
+) -> Any:
+    """Declare a setting: its default, its range, what a user needs to know of it, and where tuning looks for it."""
+    limits = {"at least": at_least, "above": above, "at most": at_most, "below": below}
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": help,
+            "limits": {word: limit for word, limit in limits.items() if limit is not None},
+            "search": search,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of every method's settings: checks types and ranges when made."""
+
+    def __post_init__(self) -> None:
+        types = _types(type(self))
+        for field in dataclasses.fields(self):
+            value = _checked(field.name, getattr(self, field.name), types[field.name])
+            object.__setattr__(self, field.name, value)
+            _check_range(field.name, value, field.metadata.get("limits", {}))
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Make settings from values that may be text, as the command line and files give them."""
+        types = _types(cls)
+        for name in values:
+            if name not in types:
+                raise unknown("setting", name, types)
+        return cls(**{name: _from_text(name, value, types[name]) for name, value in values.items()})
+
+    @classmethod
+    def describe(cls) -> list[dict[str, Any]]:
+        """Return name, type, default, limits, help and search space of every setting, in order."""
+        types = _types(cls)
+        return [
+            {
+                "name": field.name,
+                "type": _type_name(types[field.name]),
+                "default": field.default,
+                "limits": _limit_words(field.metadata.get("limits", {})),
+                "help": field.metadata.get("help", ""),
+                "search": str(field.metadata.get("search") or ""),
+            }
+            for field in dataclasses.fields(cls)
+        ]
+
+    @classmethod
+    def searched(cls) -> dict[str, Search]:
+        """Return the search spaces of the settings that tuning chooses."""
+        spaces = {field.name: field.metadata.get("search") for field in dataclasses.fields(cls)}
+        return {name: space for name, space in spaces.items() if space is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by name."""
+        return dataclasses.asdict(self)
+
+
+def _types(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _choices(kind: Any) -> tuple[Any, ...] | None:
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else None
+
+
+def _type_name(kind: Any) -> str:
+    choices = _choices(kind)
+    return " | ".join(str(choice) for choice in choices) if choices else str(kind.__name__)
+
+
+def _limit_words(limits: Mapping[str, float]) -> str:
+    return " and ".join(f"{word} {limit:g}" for word, limit in limits.items())
+
+
+def _from_text(name: str, value: Any, kind: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if choices := _choices(kind):
+        by_text = {str(choice): choice for choice in choices}
+        return by_text.get(value.removeprefix("+"), value)
+    if kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if value.lower() not in words:
+            raise UsageError(f"{name} is {value!r}, but must be true or false.")
+        return words[value.lower()]
+    if kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            raise UsageError(f"{name} is {value!r}, but must be {_article(kind)}.") from None
+    return value
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, np.generic):  # numbers of numpy are numbers
+        value = value.item()
+    if choices := _choices(kind):
+        if value not in choices or isinstance(value, bool):
+            raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(map(str, choices))}.")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UsageError(f"{name} is {value!r}, but must be {_article(kind)}.")
+    if kind is float and not math.isfinite(value):
+        raise UsageError(f"{name} is {value}, but must be a finite number.")
+    return value
+
+
+def _article(kind: type) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
+
+
+def _check_range(name: str, value: Any, limits: Mapping[str, float]) -> None:
+    holds = {
+        "at least": lambda limit: value >= limit,
+        "above": lambda limit: value > limit,
+        "at most": lambda limit: value <= limit,
+        "below": lambda limit: value < limit,
+    }
+    if not all(holds[word](limit) for word, limit in limits.items()):
+        raise UsageError(f"{name} is {value}, but must be {_limit_words(limits)}.")

@@ -1,0 +1,45 @@
+"""Files that survive: whole writes, one lock, checks of form, provenance, fingerprints."""
+
+from unweave.storage.files import (
+    canonical,
+    inside,
+    read_json,
+    refuse_pickled,
+    require_plain,
+    sha256,
+    sha256_of_file,
+    sync_folder,
+    write_whole,
+)
+from unweave.storage.fingerprints import digest_of, fingerprint, tensor_digests
+from unweave.storage.forms import COUNT, LIST, NUMBER, OBJECT, TEXT, require_form
+from unweave.storage.lock import Lock
+from unweave.storage.provenance import provenance
+from unweave.storage.tensors import read_array, read_tensors, require_shapes, tensor_shapes
+
+__all__ = [
+    "COUNT",
+    "LIST",
+    "NUMBER",
+    "OBJECT",
+    "TEXT",
+    "Lock",
+    "canonical",
+    "digest_of",
+    "fingerprint",
+    "inside",
+    "provenance",
+    "read_array",
+    "read_json",
+    "read_tensors",
+    "refuse_pickled",
+    "require_form",
+    "require_plain",
+    "require_shapes",
+    "sha256",
+    "sha256_of_file",
+    "sync_folder",
+    "tensor_digests",
+    "tensor_shapes",
+    "write_whole",
+]

@@ -1,0 +1,42 @@
+"""Fingerprints of tensors: SHA-256 over names, types, shapes and bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unweave.storage import canonical, sha256
+
+
+def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
+    """Return type, shape and the digest of the bytes of every tensor, by name.
+
+    >>> tensor_digests({"bias": torch.zeros(2)})["bias"][:2]
+    ['float32', [2]]
+    """
+    found = {}
+    for name, tensor in sorted(tensors.items()):
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest = hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+        found[name] = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), digest]
+    return found
+
+
+def digest_of(digests: Mapping[str, list[Any]]) -> str:
+    """Return one digest over those of many tensors."""
+    return sha256(canonical(dict(digests)))
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """Return the fingerprint of a model's weights and buffers, or of a sample's tensors.
+
+    >>> fingerprint({"a": torch.zeros(2), "b": torch.ones(1)}) == fingerprint({"b": torch.ones(1), "a": torch.zeros(2)})
+    True
+    >>> fingerprint({"a": torch.zeros(2)}) == fingerprint({"a": torch.zeros(2, 1)})
+    False
+    """
+    return digest_of(tensor_digests(tensors))

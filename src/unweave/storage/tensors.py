@@ -1,0 +1,82 @@
+"""Tensors read from files that cannot run code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from unweave.errors import UsageError
+from unweave.storage.files import refuse_pickled, require_plain
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Safetensors checks the length of its header and every offset against the size of the file before anything is
+    allocated.
+    """
+    _require_safetensors(path)
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    return tensors
+
+
+def read_array(path: Path) -> Tensor:
+    """Read a NumPy file that needs no unpickling. It is mapped: what it only claims to hold is never allocated."""
+    try:
+        require_plain(path)
+        return torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
+    except (OSError, ValueError, TypeError, EOFError, SyntaxError, OverflowError, BadZipFile, TokenError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path} cannot be read as a NumPy array: {error}") from error
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return what a safetensors file says that it holds, without reading the tensors."""
+    _require_safetensors(path)
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _require_safetensors(path: Path) -> None:
+    refuse_pickled(path)
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: there is no such file.")
+    if path.suffix != ".safetensors":
+        raise UsageError(f"{path.name} is no safetensors file. Give one that ends in .safetensors.")
+    try:
+        require_plain(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def require_shapes(path: Path, found: dict[str, tuple[int, ...]], wanted: dict[str, tuple[int, ...]]) -> None:
+    """Refuse weights of other names or shapes than the model's, before they are read."""
+    for words, names in (("lacks", wanted.keys() - found.keys()), ("has too much:", found.keys() - wanted.keys())):
+        if names:
+            raise UsageError(f"{path} does not fit the model: it {words} {_some(names)}.")
+    for name, shape in wanted.items():
+        if found[name] != shape:
+            raise UsageError(
+                f"{path} does not fit the model: {name} has the shape {found[name]}, and the model's has {shape}."
+            )
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more

@@ -1,0 +1,45 @@
+"""A sample of the kill matrix; the whole of it is `make torture`, with its result in results/torture."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.helpers.places import ROOT
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_runs_that_are_killed_end_like_one_that_was_not():
+    """Methods with every kind of state: multiplier, references, velocity, optimiser, mask."""
+    methods = "two-stage,salun"
+    words = [
+        sys.executable,
+        "-m",
+        "tests.helpers.torture",
+        "--small",
+        "--methods",
+        methods,
+        "--kills",
+        "3",
+        "--seed",
+        "3",
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kills = int(re.search(r"6 killed runs of 2 methods, (\d+) kills: all ended like", done.stdout).group(1))
+    assert kills >= 6
+
+
+def test_the_committed_matrix_is_whole():
+    from unweave.methods import METHODS
+
+    frame = pd.read_parquet(ROOT / "results" / "torture" / "results.parquet")
+    assert set(frame.method) == set(METHODS) - {"original"}
+    assert (frame.groupby("method").size() >= 9).all()
+    assert frame[["weights", "history", "scores", "configuration"]].to_numpy().all()
+    assert frame.kills.sum() >= len(frame)

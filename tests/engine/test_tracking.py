@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from accelerate import tracking as accelerate_tracking
+
+from tests.helpers.tiny import tiny
+from unweave import UsageError, unlearn
+from unweave.engine import check_trackers
+from unweave.lab.study import plan, run_study
+
+QUICK = {"stage1_epochs": 2, "stage2_epochs": 3, "stage2_adjacent_batch": 4, "device": "cpu"}
+
+
+def scalars(folder):
+    """Every scalar that TensorBoard finds in a folder, by name: pairs of step and value."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_the_history(model, split, tmp_path):
+    result = unlearn(model, split, out=tmp_path / "first", track=["tensorboard"], **QUICK)
+    found = scalars(tmp_path / "tracking" / "first")
+    rows = result.history.rows
+    for name in ("forget_loss", "multiplier"):
+        logged = [(step, row[name]) for step, row in enumerate(rows) if row["phase"] == "stage 1" and name in row]
+        assert found[f"stage 1/{name}"] == [(step, pytest.approx(value)) for step, value in logged]
+    assert len(found["stage 2/adjacent_loss"]) == len(result.history.column("adjacent_loss", phase="stage 2"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "tracking"]
+
+
+class Recorder(accelerate_tracking.GeneralTracker):
+    """A tracker of one's own, as Accelerate describes it."""
+
+    name = "recorder"
+    requires_logging_directory = False
+    runs: dict = {}  # noqa: RUF012
+
+    def __init__(self, run_name, **_):
+        super().__init__()
+        self.rows = self.runs.setdefault(run_name, [])
+
+    @property
+    def tracker(self):
+        return self.rows
+
+    def store_init_configuration(self, values):
+        self.rows.append(values)
+
+    def log(self, values, step=None, **_):
+        self.rows.append((step, values))
+
+    def finish(self):
+        self.rows.append("finished")
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    monkeypatch.setitem(accelerate_tracking.LOGGER_TYPE_TO_CLASS, "recorder", Recorder)
+    monkeypatch.setattr(Recorder, "runs", {})
+    return Recorder
+
+
+def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
+    asked = []
+
+    def stop():
+        asked.append(None)
+        return len(asked) == 4
+
+    with pytest.raises(RuntimeError, match="can be resumed"):
+        unlearn(model, split, out=tmp_path / "run", track=["recorder"], stop=stop, **QUICK)
+    result = unlearn(model, split, out=tmp_path / "run", resume=True, track=["recorder"], **QUICK)
+    told = recorder.runs["run"]
+    assert [row for row in told if row == "finished"] == ["finished"] * 2
+    steps = [row[0] for row in told if isinstance(row, tuple)]
+    assert steps == list(range(len(result.history)))
+    config = told[0]
+    assert (config["method"], config["alpha"], config["seed"]) == ("two-stage", 0.5, 0)
+
+
+def test_a_run_into_the_current_folder_is_named_after_it(model, split, tmp_path, recorder, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    unlearn(model, split, out=".", track=["recorder"], **QUICK)
+    assert set(recorder.runs) == {"here"}
+    assert (tmp_path / "here" / "scores.json").exists()
+
+
+def test_a_study_tells_of_every_cell(tmp_path, recorder):
+    run_study(tiny(), plan(["original", "ga"], seeds=2), tmp_path / "s", device="cpu", track=["recorder"])
+    assert set(recorder.runs) == {"original.seed-0", "original.seed-1", "ga.seed-0", "ga.seed-1"}
+
+
+def test_a_wrong_tracker_is_refused_before_anything(model, split, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
+        unlearn(model, split, out=tmp_path / "run", track=["tensorbord"], device="cpu")
+    monkeypatch.setattr(accelerate_tracking, "get_available_trackers", list)
+    with pytest.raises(UsageError, match="pip install comet-ml"):
+        check_trackers(["comet_ml"])
+    assert list(tmp_path.iterdir()) == []
+    words = [sys.executable, "-m", "unweave", "run", "digits", "--track", "nothing", "--out", str(tmp_path / "x")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "There is no tracker 'nothing'" in done.stderr

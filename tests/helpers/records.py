@@ -1,0 +1,47 @@
+"""A signed run on record, with everything that went into it."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import nn
+
+from unweave import Request, Split, unlearn
+from unweave.record import generate, load_public, read_proofs, read_record
+
+FAST = {"device": "cpu", "limits": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1}
+
+
+def make_data():
+    labels = torch.arange(60) // 20
+    centres = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)) * 2
+    return centres[labels] + torch.randn(60, 5, generator=torch.Generator().manual_seed(2)), labels
+
+
+def make_model(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def make_split(data):
+    return Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+
+
+class Run:
+    """A signed run on record, with everything that went into it."""
+
+    def __init__(self, folder):
+        self.folder, self.key = folder, folder / "key"
+        self.public = load_public(generate(self.key))
+        self.data, self.model = make_data(), make_model().eval()
+        self.split = make_split(self.data)
+        request = Request(id="2031-17", text="Ümit's eight points\nby mail", key=self.key)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.result = unlearn(
+                self.model, self.split, out=folder / "one", test=self.split, request=request, seed=5, **FAST
+            )
+        self.file = folder / "one" / "record.json"
+        self.record = read_record(self.file)
+        self.proofs = read_proofs(folder / "one" / "forget-proofs.json")

@@ -1,0 +1,268 @@
+"""Methods compared over several studies: what a mean is over, its interval, and the paired test."""
+
+import json
+import shutil
+import statistics
+
+import pandas as pd
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from unweave import UsageError
+from unweave.cli import app
+from unweave.evaluation.distances import TOW_FACTORS
+from unweave.lab.report import compare, grids, read_results
+from unweave.lab.report.compare import Estimate
+from unweave.lab.report.compare_measures import NOTES, PLANES
+from unweave.lab.report.measures import Place
+from unweave.lab.report.results import Value
+from unweave.lab.study import Store
+
+FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
+
+
+def study(folder, name, methods, *, benchmark="tiny"):
+    """Write a study with two seeds; of each method (and profile) forget, adjacent and remote accuracy of every seed."""
+    store = Store.create(folder / name, benchmark, options={"forget": name})
+    rows = [
+        {"method": method.split()[0], "profile": (method.split()[1:] or ["official"])[0], "variant": "", "seed": seed}
+        | {"split": "test"}
+        | {
+            "benchmark": benchmark,
+            "subset": subset,
+            "metric": "accuracy",
+            "value": float(value),
+            "low": None,
+            "high": None,
+        }
+        for method, seeds in methods.items()
+        for seed, values in enumerate(seeds)
+        for subset, value in zip(("forget", "adjacent", "remote"), values, strict=True)
+    ]
+    pd.DataFrame(rows).to_parquet(store.table)
+    return read_results(folder / name)
+
+
+def two_studies(tmp_path, **more):
+    original = [(0.9, 0.8, 0.9), (0.9, 0.9, 0.9)]
+    baseline = [(0.0, 0.7, 0.9), (0.0, 0.8, 0.9)]
+    return [
+        study(
+            tmp_path,
+            name,
+            {"original": original, "two-stage": baseline, "unweave": [(f, 0.8, 0.9) for f in forget], **more},
+        )
+        for name, forget in FORGET.items()
+    ]
+
+
+def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
+    found = compare(two_studies(tmp_path))
+    group = next(group for group in found.names if group.method == "unweave")
+    own, apart = found.own[group]["test_forget"], found.difference[group]["test_forget"]
+    means = [statistics.fmean(values) for values in FORGET.values()]
+    assert own.mean == pytest.approx(statistics.fmean(means))
+    assert own.reach == pytest.approx(stats.t.ppf(0.975, 1) * statistics.stdev(means) / 2**0.5)
+    assert apart.p == pytest.approx(stats.ttest_rel(means, [0.0, 0.0]).pvalue)
+    # against the original of the same seed: 0 and −0.1
+    assert found.own[group]["adjacent"].mean == pytest.approx(-0.05)
+    kept = (1, 0.8 / 0.9)
+    assert found.own[group]["erase_score"].mean == pytest.approx(
+        statistics.fmean(
+            statistics.harmonic_mean([1 - forget, adjacent, 1])
+            for values in FORGET.values()
+            for forget, adjacent in zip(values, kept, strict=True)
+        )
+    )
+    assert (own.studies, own.runs) == (2, 4)
+
+
+def test_of_a_method_with_several_profiles_the_first_is_the_baseline(tmp_path):
+    runs = [(0.1, 0.8, 0.9), (0.2, 0.8, 0.9)]
+    studies = two_studies(tmp_path, **{"two-stage tuned": runs})
+    found = compare(studies)
+    assert found.names[found.baseline] == "two-stage official"
+    assert found.names[compare(studies, baseline="two-stage tuned").baseline] == "two-stage tuned"
+    tuned = next(group for group in found.names if group.profile == "tuned")
+    assert found.difference[tuned]["test_forget"].mean == pytest.approx(0.15)
+
+
+def test_one_study_is_compared_over_its_seeds(tmp_path):
+    found = compare(two_studies(tmp_path)[:1])
+    group = next(group for group in found.names if group.method == "unweave")
+    assert found.difference[group]["test_forget"].p == pytest.approx(stats.ttest_rel(FORGET["one"], [0.0, 0.0]).pvalue)
+    assert "seeds of one study" in grids(found)[0].notes[0]
+
+
+def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp_path):
+    """Equal differences say nothing about chance; 0.3 − 0.2 and 0.4 − 0.3 are equal but for rounding."""
+    shifted = [(0.5, 0.7 - 0.1, 0.9), (0.5, 0.8 - 0.1, 0.9)]
+    found = compare(two_studies(tmp_path, pgd=[(0.0, 0.7, 0.9)] * 2, ft=shifted)[:1])
+    by_method = {group.method: of for group, of in found.difference.items()}
+    for method, measure, mean in (("pgd", "test_forget", 0), ("ft", "test_forget", 0.5), ("ft", "adjacent", -0.1)):
+        one = by_method[method][measure]
+        assert one.mean == pytest.approx(mean)
+        assert one.reach == pytest.approx(0)
+        assert one.p is None
+    assert by_method["ft"]["test_forget"].text("accuracy", signed=True) == "+50.0±0.0"
+    assert Estimate(0.5).text("accuracy") == "50.0"  # of one value nobody knows the spread
+
+
+def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
+    # The second seed is hard for everybody, and pgd, which is the baseline wherever it ran, did not finish it.
+    baseline = {"one": [(0.02, 0.81, 0.8), (0.3, 0.5, 0.5)], "two": [(0.04, 0.79, 0.8), (0.2, 0.5, 0.5)]}
+    studies = [study(tmp_path, name, {"two-stage": runs, "pgd": runs[:1]}) for name, runs in baseline.items()]
+    found = compare(studies)
+    of = next(of for group, of in found.difference.items() if group.method == "pgd")
+    assert {one.mean for one in of.values()} == {0}
+    own, paired = grids(found)
+    assert [(row.name, row.entries[0].text) for row in own.rows] == [("two-stage", "4"), ("pgd", "2")]
+    assert own.columns[0].heading == "runs"
+    assert "2 to 4 runs" in own.notes[0]
+    assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+    assert "over 2 studies (2 runs of a method)" in paired.notes[0]
+
+
+def test_a_measure_of_fewer_runs_says_so(tmp_path):
+    """What a retrained model is needed for may be there for some seeds, or for some studies, only."""
+    studies = two_studies(tmp_path)
+    ours, theirs = (next(g for g in studies[0].groups if g.method == name) for name in ("unweave", "two-stage"))
+    for group, count in ((theirs, 2), (ours, 1)):
+        studies[0].values[group][Place("", "", "tow_split")] = {seed: Value(0.9 + seed / 10) for seed in range(count)}
+    del studies[0].values[ours][Place("test", "adjacent", "accuracy")][1]
+    tables = {grid.name: grid for grid in grids(compare(studies))}
+    assert "over 1 study (1 run of a method)" in tables["compare-retrain-paired"].notes[0]
+    assert "over 1 study (1 to 2 runs of a method)" in tables["compare-retrain"].notes[0]
+    assert "over 2 studies (3 to 4 runs of a method)" in tables["compare-erase-paired"].notes[0]
+    (row,), (record,) = tables["compare-erase-paired"].rows, tables["compare-erase-paired"].records
+    at = [column.heading for column in tables["compare-erase-paired"].columns].index("adjacent kept ↑")
+    assert row.entries[at].text.endswith(" (3 runs)")
+    assert (record["runs"], record["test_forget_runs"], record["adjacent_runs"]) == (4, 4, 3)
+
+
+def test_a_run_that_the_baseline_lacks_is_no_pair(tmp_path):
+    """Else a seed of the method would be compared with nothing, or with another seed."""
+    runs = [(0.1, 0.8, 0.9), (0.5, 0.8, 0.9)]
+    one = study(tmp_path, "one", {"two-stage": [(0.0, 0.8, 0.9)], "pgd": runs})
+    found = compare([one])
+    (apart,) = found.difference.values()
+    assert (apart["test_forget"].mean, apart["test_forget"].runs) == (0.1, 1)
+
+
+def test_the_plane_of_retraining_is_around_the_mean_of_the_retrained_models(tmp_path):
+    """A seed of retraining is no seed of a method: its own would move every method by chance."""
+    retrained, runs = [(0.2, 0.8, 0.9), (0.4, 0.6, 0.9)], [(0.1, 0.9, 0.9), (0.3, 0.7, 0.9)]
+    one = study(tmp_path, "one", {"retrain": retrained, "ft": runs})
+    group = next(group for group in one.groups if group.method == "ft")
+    (_, across), (_, up) = PLANES["retrain"]
+    assert [across(one, group, seed) for seed in (0, 1)] == pytest.approx([0.1 - 0.3, 0.3 - 0.3])
+    assert [up(one, group, seed) for seed in (0, 1)] == pytest.approx([0.9 - 0.7, 0.7 - 0.7])
+
+
+def test_the_note_names_every_factor_of_tow_split():
+    said = NOTES["retrain"].partition(" data.")[0].partition(" over ")[2].replace(" and ", ", ").split(", ")
+    assert sorted(said) == sorted(f"{part} {subset}" for part, (subset,) in TOW_FACTORS["tow_split"])
+
+
+def test_wrong_studies_are_refused(tmp_path):
+    studies = two_studies(tmp_path)
+    with pytest.raises(UsageError, match="given twice"):
+        compare([studies[0], studies[0]])
+    with pytest.raises(UsageError, match="no method 'scrub'"):
+        compare(studies, baseline="scrub")
+    shutil.copytree(studies[0].folder, tmp_path / "copy")
+    with pytest.raises(UsageError, match="with seed 0: as two studies they would count twice"):
+        compare([studies[0], read_results(tmp_path / "copy")])
+    other = study(tmp_path, "three", {"original": [(1, 1, 1)]}, benchmark="other")
+    with pytest.raises(UsageError, match=r"different benchmarks \(tiny, other\)"):
+        compare([studies[0], other])
+
+
+def test_the_command_prints_and_writes_the_tables(tmp_path):
+    two_studies(tmp_path)
+    folders = [str(tmp_path / name) for name in FORGET]
+    done = CliRunner().invoke(app.app, ["compare", *folders, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "2 studies (4 runs of a method)" in " ".join(done.stdout.split())
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".tex", ".csv", ".png", ".svg"}
+    told = json.loads(CliRunner().invoke(app.app, ["compare", *folders, "--json"]).stdout)
+    assert told["studies"] == ["tiny forget=one", "tiny forget=two"]
+    row = next(row for row in told["compare-erase-paired"] if row["method"] == "unweave")
+    assert row["test_forget_mean"] == pytest.approx(0.09)
+    assert "gradients_mean" not in row
+
+
+def test_without_original_and_retrained_models_there_is_no_plane(tmp_path):
+    study(tmp_path, "one", {"two-stage": [(0.0, 0.7, 0.9)], "unweave": [(0.0, 0.8, 0.9)]})
+    done = CliRunner().invoke(app.app, ["compare", str(tmp_path / "one"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".tex", ".csv"}
+
+
+def with_rows(results, **change):
+    """Let a study have more rows, made of those of two-stage, before the others."""
+    table = pd.read_parquet(results.folder / "results.parquet")
+    more = table[table.method == "two-stage"].assign(**change)
+    pd.concat([more, table]).to_parquet(results.folder / "results.parquet")
+    return read_results(results.folder)
+
+
+def test_the_baseline_is_the_method_as_it_is(tmp_path):
+    studies = [with_rows(one, profile="released", variant="alpha=0") for one in two_studies(tmp_path)]
+    studies = [with_rows(one, profile="paper", variant="") for one in studies]
+    for one in studies:  # what was "official" is a profile that the method does not have
+        table = pd.read_parquet(one.folder / "results.parquet")
+        table.loc[(table.method == "two-stage") & (table.profile == "official"), "profile"] = "released"
+        table.to_parquet(one.folder / "results.parquet")
+    studies = [read_results(one.folder) for one in studies]
+    for variants in (False, True):
+        assert compare(studies, variants=variants).baseline[1:] == ("released", "")
+
+
+def test_trials_are_said_to_be_trials(tmp_path):
+    def tried(name, **options):
+        results = study(tmp_path, name, {"original": [(1, 1, 1)], "two-stage": [(0, 1, 1)]})
+        about = json.loads((results.folder / "study.json").read_text())
+        about["options"] |= options
+        (results.folder / "study.json").write_text(json.dumps(about))
+        return read_results(results.folder)
+
+    small, full = tried("small", small=True), tried("full")
+    assert "A trial with --small" in grids(compare([small]))[0].notes[0]
+    with pytest.raises(UsageError, match="Some of these studies are trials"):
+        compare([small, full])
+
+
+def test_methods_of_different_studies_are_not_shown_as_if_of_the_same(tmp_path):
+    one = study(tmp_path, "one", {"ft": [(0.5, 0.7, 0.9)] * 2})
+    two = study(tmp_path, "two", {"two-stage": [(0.0, 0.7, 0.9)] * 2})
+    notes = " ".join(grids(compare([one, two]))[0].notes)
+    assert "Not every method was run in the same studies" in notes
+    assert notes.startswith("Mean over 1 study")  # of which there is no interval
+    both = grids(compare(two_studies(tmp_path / "both")))[0]
+    assert "Not every" not in " ".join(both.notes)
+
+
+def test_what_is_not_finite_is_left_out(tmp_path):
+    one = two_studies(tmp_path)[0]
+    table = pd.read_parquet(one.folder / "results.parquet")
+    far = table[table.subset == "forget"].assign(split="train", metric="loss_wasserstein", value=2.0)
+    far.loc[(far.method == "unweave") & (far.seed == 1), "value"] = float("inf")
+    pd.concat([table, far]).to_parquet(one.folder / "results.parquet")
+    found = compare([read_results(one.folder)])
+    group = next(group for group in found.names if group.method == "unweave")
+    assert found.own[group]["losses"][:2] == (2.0, None)
+    assert found.own[group]["losses"].runs == 1
+
+
+def test_no_number_is_cut_on_a_narrow_terminal(tmp_path, monkeypatch):
+    two_studies(tmp_path)
+    shown = {}
+    for width in (40, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = CliRunner().invoke(app.app, ["compare", *(str(tmp_path / name) for name in FORGET)])
+        assert done.exit_code == 0, done.output
+        shown[width] = [line.split() for line in done.stdout.splitlines() if line.startswith(("two-stage", "unweave"))]
+    assert len(shown[40]) == 3
+    assert shown[40] == shown[200]

@@ -1,0 +1,179 @@
+"""A study in processes that are killed, interrupted, and that share a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+
+from tests.helpers.studies import table
+from unweave.engine import Computing
+from unweave.lab.study import started, still_running
+
+# One thread a process: two processes share two cores here, and every run must give the same bits.
+ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
+# Retraining for one epoch and little unlearning, so that the time goes into what is tested.
+GRID = ["--grid", "epochs=1", "--grid", "stage1_epochs=1", "--grid", "stage2_epochs=2"]
+QUICK = ["--device", "cpu", "--methods", "original,retrain,two-stage", "--seeds", "2", *GRID]
+CELLS = 6
+
+
+def start(folder, *words, cells=QUICK):
+    command = [sys.executable, "-m", "unweave", "study", "digits", *words, *cells, "--out", "s"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # What a shell runs in the background is deaf to Ctrl-C, and so is what that starts, unless it learns to hear.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return subprocess.Popen(command, cwd=folder, env=ALONE, **pipes)
+
+
+def run(folder, *words, cells=QUICK):
+    process = start(folder, *words, cells=cells)
+    output, errors = process.communicate(timeout=300)
+    return process.returncode, output, errors
+
+
+def until(condition, *, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def done(folder):
+    return len(list(folder.glob("s/cells/*/scores.json")))
+
+
+def in_work(folder, since):
+    """How many cells were begun since a moment and are not at their end."""
+    notes = [path.read_text() for path in folder.glob("s/locks/cell.*.lock")]
+    return sum(note.endswith("\n") and float(note) >= since for note in notes)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study that ran without interruption."""
+    folder = tmp_path_factory.mktemp("study")
+    code, _, errors = run(folder)
+    assert code == 0, errors
+    assert f"[{CELLS}/{CELLS}]" in errors
+    return folder / "s"
+
+
+@pytest.fixture
+def trained(finished, tmp_path):
+    """A folder whose study has its originals, and nothing else yet."""
+    (tmp_path / "s" / "models").mkdir(parents=True)
+    shutil.copy(finished / "study.json", tmp_path / "s")
+    for path in finished.glob("models/*"):
+        shutil.copy(path, tmp_path / "s" / "models")
+    return tmp_path
+
+
+def test_where_the_numbers_come_from_is_on_record(finished):
+    (first,) = json.loads((finished / "provenance.json").read_text())["runs"]
+    assert first["command"].startswith("unweave study digits --device cpu --methods original,retrain")
+    assert {"commit", "date", "hardware", "versions"} <= set(first)
+
+
+def test_a_killed_study_ends_like_one_that_was_not(finished, tmp_path):
+    for moment in (lambda: list(tmp_path.glob("s/models/*.safetensors")), lambda: done(tmp_path) >= 3):
+        process = start(tmp_path)
+        until(moment)
+        process.kill()
+        process.communicate()
+    assert done(tmp_path) < CELLS
+    code, _, errors = run(tmp_path)
+    assert code == 0, errors
+    pd.testing.assert_frame_equal(table(tmp_path / "s"), table(finished))
+
+
+def test_two_processes_share_a_folder(finished, trained):
+    (trained / "s" / "models" / "original.seed-0.safetensors").unlink()  # one trains it, the other does something else
+    both = [start(trained), start(trained)]
+    for process in both:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    pd.testing.assert_frame_equal(table(trained / "s"), table(finished))
+    names = [json.loads(line)["name"] for line in (trained / "s" / "times.jsonl").read_text().splitlines()]
+    assert sorted(names) == sorted({*names})  # nothing was done twice
+
+
+def test_workers_may_be_killed_and_stopped_in_any_way(finished, trained):
+    def children(process):
+        return psutil.Process(process.pid).children(recursive=True)
+
+    # One worker dies: the other goes on, and the cell that was left is named.
+    begun, process = time.time(), start(trained, "--workers", "2")
+    until(lambda: in_work(trained, begun) == 2)
+    victim = next(child for child in children(process) if "spawn_main" in " ".join(child.cmdline()))
+    victim.kill()
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, errors
+    assert "(exit code -9) ended before the work was done" in errors
+    assert "Not finished: " in errors
+    assert done(trained) == CELLS - 1
+
+    # Ctrl-C, and kill -9 of the command itself: no worker stays behind.
+    for name, send, code in (("*", signal.SIGINT, 130), ("two-stage.*", signal.SIGKILL, -9)):
+        for path in trained.glob(f"s/cells/{name}"):
+            shutil.rmtree(path)
+        begun, process = time.time(), start(trained, "--workers", "2")
+        until(lambda since=begun: in_work(trained, since) > 0)
+        family = children(process)
+        process.send_signal(send)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code, errors
+        assert "Traceback" not in errors
+        assert psutil.wait_procs(family, timeout=20)[1] == []
+
+    code, _, errors = run(trained, "--workers", "2")
+    assert code == 0, errors
+    pd.testing.assert_frame_equal(table(trained / "s"), table(finished))
+
+
+def say_threads(folder, *, computing):
+    (folder / f"{os.getpid()}").write_text(str(torch.get_num_threads()))
+
+
+@pytest.mark.parametrize(("threads", "share"), [(6, "3"), (1, "1")])
+def test_workers_share_the_threads_that_the_command_was_given(tmp_path, threads, share):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with started(say_threads, tmp_path, workers=2, computing=Computing(device="cpu")) as processes:
+            while still_running(processes):
+                pass
+    finally:
+        torch.set_num_threads(before)
+    assert [path.read_text() for path in tmp_path.iterdir()] == [share, share]
+
+
+def test_a_failed_cell_ends_with_code_1(trained):
+    wrong = ["--device", "cpu", "--methods", "ga,original", "--seeds", "1", "--grid", "learning_rate=1e30"]
+    code, _, errors = run(trained, cells=wrong)
+    assert code == 1
+    assert "failed: ga learning_rate=1e30 seed 0" in errors
+    assert "Traceback" not in errors
+
+
+def test_named_studies_on_the_command_line(trained):
+    words = ["--device", "cpu", "--seeds", "1", "--json", "--time-limit", "0"]
+    code, output, errors = run(trained, "neighbours", cells=words)
+    assert code == 0, errors
+    assert (json.loads(output)["cells"], json.loads(output)["done"]) == (3, 0)
+    assert "0 of 3 cells are done" in errors
+    assert list(json.loads((trained / "s" / "study.json").read_text())["presets"]) == ["neighbours"]
+    code, _, errors = run(trained, "alpha")
+    assert code == 2
+    assert "says itself which cells it has" in errors
+    listed = subprocess.run([sys.executable, "-m", "unweave", "studies"], capture_output=True, text=True, check=True)
+    assert "mu " in listed.stdout

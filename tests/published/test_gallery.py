@@ -1,0 +1,172 @@
+"""What is committed of studies fits together: the numbers, where they come from, the reports and the pages."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.helpers.places import ROOT
+from tests.helpers.tiny import tiny
+from unweave.lab.report import compare, grids, read_results
+from unweave.lab.report.formats import comma_separated
+from unweave.lab.study import PRESETS, plan, run_study
+from unweave.lab.study.table import COLUMNS
+
+RESULTS, GALLERY = ROOT / "results" / "digits" / "all", ROOT / "docs" / "gallery" / "digits"
+STUDIES = sorted(path.parent.relative_to(ROOT / "results").as_posix() for path in ROOT.glob("results/**/study.json"))
+PAGES = {name: ROOT / "docs" / "gallery" / name.removesuffix("/all").replace("/", "-") for name in STUDIES}
+COMPARED = sorted(f"{path.parent.name}/{path.name}" for path in ROOT.glob("results/*/each*"))
+pytestmark = pytest.mark.skipif(not RESULTS.exists(), reason="a source distribution holds no results")
+
+
+def test_the_numbers_say_where_they_come_from():
+    frame = pd.read_parquet(RESULTS / "results.parquet")
+    assert tuple(frame.columns) == COLUMNS
+    assert set(frame.seed) == {0, 1, 2}
+    for start in json.loads((RESULTS / "provenance.json").read_text())["runs"]:
+        assert start["command"] == "unweave study digits all --seeds 3 --out study"
+        assert not start["commit"].endswith("+")  # of a tree without changes
+    assert set(json.loads((RESULTS / "study.json").read_text())["presets"]) == set(PRESETS)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_published_study_says_where_it_comes_from(name):
+    for start in json.loads((ROOT / "results" / name / "provenance.json").read_text())["runs"]:
+        assert start["command"].startswith("unweave ")
+        assert " /" not in start["command"], "a folder of one machine"
+        assert len(start["commit"]) == 40, "of a tree without changes"
+        assert start["hardware"]["device"]
+        assert start["versions"]["torch"]
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if (page / "index.html").exists()])
+def test_the_gallery_shows_these_numbers(name):
+    frame = pd.read_parquet(ROOT / "results" / name / "results.parquet")
+    accuracy = frame[(frame.metric == "accuracy") & (frame.subset != "")]
+    means = accuracy.groupby(["method", "profile", "variant", "split", "subset"]).value.mean()
+    gallery = PAGES[name]
+    shown = pd.read_csv(gallery / "tables" / "accuracy.csv", keep_default_na=False)
+    shown = shown[shown.train_forget_accuracy_mean != ""]
+    assert {(row.method, row.profile, row.variant) for row in shown.itertuples()} == {key[:3] for key in means.index}
+    for row in shown.to_dict("records"):
+        for split in ("train", "test"):
+            for subset in ("forget", "adjacent", "remote"):
+                mean = means[row["method"], row["profile"], row["variant"], split, subset]
+                assert float(row[f"{split}_{subset}_accuracy_mean"]) == pytest.approx(mean)
+    assert (gallery / "index.html").stat().st_size < 3e6
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_comparison_shows_these_numbers(name):
+    folders = sorted((ROOT / "results" / name).iterdir())
+    assert len(folders) == (10 if name.startswith("digits") else 5)
+    for start in (json.loads((folder / "provenance.json").read_text())["runs"] for folder in folders):
+        assert all(len(run["commit"]) == 40 for run in start)
+    found = compare([read_results(folder) for folder in folders], variants=True)
+    for grid in grids(found):
+        shown = pd.read_csv(ROOT / "docs" / "gallery" / name.replace("/", "-") / f"{grid.name}.csv")
+        pd.testing.assert_frame_equal(shown, pd.read_csv(io.StringIO(comma_separated(grid))), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("README.md", ["--overview"]),
+        ("docs/results.md", ["--overview"]),
+        ("README.md", ["digits"]),
+        ("README.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["cifar100-resnet18/tuned"]),
+        ("docs/results.md", ["cifar100-resnet18", "--variants"]),
+        ("docs/results.md", ["cifar100-resnet18", "--membership"]),
+        ("docs/results.md", ["cifar100-resnet18-bee", "--variants"]),
+        ("docs/results.md", ["clinc150"]),
+        ("docs/results.md", ["fashion-mnist"]),
+        ("docs/results.md", ["tinyimagenet-vit"]),
+        ("docs/results.md", ["celeba-vit"]),
+        ("docs/results.md", ["cifar100-vit"]),
+        ("docs/results.md", ["cifar100-vit/tuned"]),
+        ("docs/results.md", ["--times"]),
+        ("docs/results.md", ["toxigen-roberta"]),
+        ("docs/results.md", ["toxigen-roberta/tuned"]),
+        ("docs/tuning.md", ["digits", "--tuned"]),
+    ],
+)
+def test_the_pages_hold_the_tables(page, words):
+    words = [sys.executable, str(ROOT / "tools" / "table.py"), *words]
+    table = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"})
+    assert table.stdout.strip() in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    three, four = (ROOT / "results" / "digits" / "each" / kind for kind in ("3", "4"))
+    new, target = shutil.copytree(three, tmp_path / "new"), shutil.copytree(three, tmp_path / "published")
+    whole = pd.read_parquet(three / "results.parquet")
+    whole[whole.seed > 0].to_parquet(new / "results.parquet", index=False)  # seed 1 is there already, seed 2 is not
+    whole[(whole.method != "pgd") | (whole.seed < 2)].to_parquet(target / "results.parquet", index=False)
+    (target / "failed").mkdir()
+    for seed in (2, 3):  # the former has come to its end since
+        note = {"method": "pgd", "profile": "tuned", "variant": "", "seed": seed, "error": "It broke."}
+        (target / "failed" / f"pgd.seed-{seed}.json").write_text(json.dumps(note))
+    publish.add_numbers(new, target, ["pgd"])
+    assert [path.name for path in (target / "failed").iterdir()] == ["pgd.seed-3.json"]
+    found = pd.read_parquet(target / "results.parquet")
+    keys = ["method", "profile", "variant", "seed", "split", "subset", "metric"]
+    pd.testing.assert_frame_equal(
+        found.sort_values(keys, ignore_index=True), whole.sort_values(keys, ignore_index=True), check_dtype=False
+    )
+    before, after = (json.loads((folder / "provenance.json").read_text())["runs"] for folder in (three, target))
+    assert after == [*before, *before]
+    for other, method in ((four, "pgd"), (new, "nobody")):
+        with pytest.raises(SystemExit, match=r"is of|no rows of nobody"):
+            publish.add_numbers(other, target, [method])
+
+
+def test_what_tuning_chose_comes_with_the_package_without_the_folders_of_one_machine(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    tuning, results, tuned = (tmp_path / name for name in ("tuning", "results", "package"))
+    for folder in (tuning, tuned):
+        folder.mkdir()
+    monkeypatch.setattr(publish, "RESULTS", results)
+    monkeypatch.setattr(publish, "TUNED", tuned)
+    with pytest.raises(SystemExit, match=r"has no best\.json"):
+        publish.publish_tuning(tuning, "digits")
+    chosen = json.loads((publish.ROOT / "src/unweave/lab/benchmarks/tuned/digits-retrain.json").read_text())
+    chosen["provenance"]["runs"][0]["command"] = "unweave tune digits --data /home/me/data --out /home/me/tuning"
+    (tuning / "best.json").write_text(json.dumps(chosen))
+    (tuning / "trials.csv").write_text("method\n")
+    with pytest.raises(SystemExit, match="is of digits, not of clinc150"):
+        publish.publish_tuning(tuning, "clinc150")
+    assert not results.exists()
+    publish.publish_tuning(tuning, "digits/tuned-retrain")
+    found = json.loads((tuned / "digits-retrain.json").read_text())
+    assert found["provenance"]["runs"][0]["command"] == "unweave tune digits --data DATA --out tuning"
+    assert found["methods"] == chosen["methods"]
+    study = ROOT / "results" / "digits" / "each" / "3"
+    publish.copy_numbers(study, results / "digits" / "tuned-retrain")
+    assert {path.name for path in (results / "digits" / "tuned-retrain").iterdir()} == {"trials.csv", *publish.NUMBERS}
+
+
+def test_published_numbers_say_what_data_and_model_they_are_of(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import publish
+
+    study = tmp_path / "study"
+    run_study(tiny(), plan(["original", "ga"], seeds=1, benchmark=tiny()), study, device="cpu")
+    publish.copy_numbers(study, tmp_path / "published")
+    before, after = read_results(study), read_results(tmp_path / "published")
+    assert before.notes
+    assert after.notes == before.notes
+    assert not after.histories  # they are no cells
