@@ -73,7 +73,7 @@ def tune(
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
     tuning = Tuning(source(), out, names, **asked)
     if tuning.left():
-        tuning.tuning_folder.add_provenance(provenance(where))
+        tuning.folder.add_provenance(provenance(where))
     since = time.time()
     more: dict[str, Any] = {"computing": computing, "time_limit": time_limit, "since": since, "write": write}
     failed = ""
@@ -194,7 +194,7 @@ class Work:
     def _attempt(self, number: int, name: str) -> bool:
         """Run a trial of a method, unless another process is at it; tell whether it was run."""
         search = self.tuning.searches[name]
-        with self.tuning.tuning_folder.locks.claim(f"trial.{name}.{number}") as claim:
+        with self.tuning.folder.locks.claim(f"trial.{name}.{number}") as claim:
             if claim is None or number in {tried.trial for tried in search.tried()}:
                 return False
             if claim.died_since(self.since):  # it might take this process down too: the next start tries again
@@ -268,7 +268,7 @@ class Work:
         tuning = self.tuning
         models = Originals(
             tuning.benchmark,
-            tuning.tuning_folder,
+            tuning.folder,
             lambda: task,
             self.progress,
             computing=self.computing,
