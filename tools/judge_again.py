@@ -49,7 +49,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     count = max(len(some) for some in trials.values())
     tuning = Tuning(benchmark, out, list(studies), trials=count, goal="erase", seed=about["seed"])
     for path in (source / "models").glob("original.*.safetensors"):
-        shutil.copy2(path, tuning.tuning_folder.models)
+        shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
     computing = Computing(device=device)
     base = Work(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
@@ -59,7 +59,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
             search.tell(trial.params, judged(Tried(**trial.user_attrs["tried"]), original))
     now = provenance(computing.check()) | {"command": " ".join(["python", "tools/judge_again.py", *sys.argv[1:]])}
     for run in [*json.loads((source / "provenance.json").read_text())["runs"], now]:
-        tuning.tuning_folder.add_provenance(run)
+        tuning.folder.add_provenance(run)
     tuning.write()
     return tuning
 

@@ -37,7 +37,7 @@ from unweave.lab.report import read_results
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
-TUNED = ROOT / "src" / "unweave" / "benchmarks" / "tuned"
+TUNED = ROOT / "src" / "unweave" / "lab" / "benchmarks" / "tuned"
 NUMBERS = ("results.parquet", "provenance.json", "study.json")
 RUN = ("method", "profile", "variant", "seed")  # what tells one run's rows from another's
 SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
