@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional
 
 from unweave.engine.compiling import blocks
+from unweave.engine.compiling.torch_internals import compile_graph
 
 CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
 RELUS = (functional.relu, torch.relu)
@@ -30,10 +31,8 @@ DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "e
 
 def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
     """Compile what torch has traced, folded first: a backend of `torch.compile`."""
-    from torch._inductor.compile_fx import compile_fx
-
     rewrite(graph)
-    return compile_fx(graph, examples)
+    return compile_graph(graph, examples)
 
 
 def rewrite(graph: GraphModule) -> None:

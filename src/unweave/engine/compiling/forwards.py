@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
 from unweave.engine.compiling.folding import compile_folded
+from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning, UsageError
 from unweave.storage import Lock
 
@@ -154,37 +155,39 @@ class Forwards:
 
     def _mark(self, variant: Variant) -> Path | None:
         """Return a file beside torch's cache of compiled code that says: this was compiled on this machine."""
-        try:
-            from torch._inductor.runtime.cache_dir_utils import cache_dir
-        except ImportError:
+        if (folder := cache_folder()) is None:
             return None
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         text = f"{torch.__version__} {name} {variant}"
-        return Path(cache_dir()) / "unweave" / hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return folder / "unweave" / hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _run_compiled(
         self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, variant: Variant
     ) -> Tensor:
-        if model not in self._compiled:
-            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)
-        compiled = self._compiled[model]
         if variant in self._known:
-            return function(compiled, data)
+            return function(self._compile(model), data)
         try:
-            with _many_shapes():
-                found = function(compiled, data)
+            with allow_variants(4 * MOST):
+                found = function(self._compile(model), data)
             self._note(variant)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a compiler can run into; a fault of the model itself shows again below
             self._failed = True
             found = function(model, data)
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"The model could not be compiled and runs as it is: {reason}", RunWarning, stacklevel=2)
+            warnings.warn(
+                f"The model could not be compiled and runs as it is: {_cause(error)}", RunWarning, stacklevel=2
+            )
         finally:
             if (claim := self._claims.pop(variant, None)) is not None:
                 claim.release()
         return found
+
+    def _compile(self, model: nn.Module) -> Any:
+        """Return the compiled model beside this one; its code is made when a batch arrives."""
+        if model not in self._compiled:
+            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)
+        return self._compiled[model]
 
     def _note(self, variant: Variant) -> None:
         """Remember that there is code for this now, here and for other processes."""
@@ -221,9 +224,8 @@ def filled(data: Data, samples: int) -> Data:
     return found
 
 
-def _many_shapes() -> Any:
-    """Allow more than the compiler's usual eight variants of a model; how many there are is our own care."""
-    from torch._dynamo import config
-
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    return config.patch({name: 4 * MOST})
+def _cause(error: BaseException) -> str:
+    """Return the first line of the error that began a chain of errors. Torch wraps what a backend raises."""
+    while (inner := getattr(error, "inner_exception", None) or error.__cause__) is not None:
+        error = inner
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
