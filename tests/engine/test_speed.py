@@ -1,4 +1,4 @@
-"""Fast ways give what slow ways give, and nothing in a step waits for the device."""
+"""Fast paths give the results of slow ones, and no step waits for the device."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from unweave.runtime import exact_head, resolve_precision, use_channels_last, us
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
-# Operations whose result the host must wait for: a value, or a shape that depends on values.
+# Operations that make the host wait: their result is a value, or has a shape that depends on values.
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero"}
 
 
 class Watch(TorchDispatchMode):
-    """Notes every operation that would make the host wait for a GPU, but for those on an optimiser's own counters.
+    """Notes every operation that would make the host wait for a GPU.
 
-    (These are on the host on every device.)
+    It leaves out an optimiser's own counters, which are on the host on every device.
     """
 
     def __init__(self):
@@ -58,7 +58,7 @@ class Watch(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_the_watch_sees_what_waits():
+def test_the_watch_sees_operations_that_wait():
     values = torch.tensor([0.0, 1.0])
     for wait in (bool, torch.nonzero, torch.unique, lambda v: v.tolist(), lambda v: v.cpu(), lambda v: v[v > 0]):
         with Watch() as watch:
@@ -109,7 +109,7 @@ def test_auto_precision_is_float32_on_the_cpu_and_bfloat16_on_cuda(model, split,
     assert json.loads((tmp_path / "run" / "scores.json").read_text())["precision"] == "float32"
 
 
-def test_a_wrong_way_to_compile_is_refused(model, split):
+def test_an_unknown_way_to_compile_is_rejected(model, split):
     with pytest.raises(UsageError, match="way to compile"):
         unlearn(model, split, device="cpu", compile="sometimes")
 
@@ -141,7 +141,7 @@ def test_channels_last_changes_neither_weights_nor_results():
 
 
 def test_a_run_laid_out_channels_last_gives_the_same_weights(images, monkeypatch):
-    """The layout is a matter of CUDA, but its arithmetic is the same anywhere."""
+    """Only CUDA uses this layout, but its arithmetic is the same on every device."""
     model = convolutional()
     plain = unlearn(model, images, device="cpu", **FAST)
     monkeypatch.setattr("unweave.engine.workbench.use_channels_last", lambda m, _: use_channels_last(m, CUDA))
@@ -151,7 +151,7 @@ def test_a_run_laid_out_channels_last_gives_the_same_weights(images, monkeypatch
         assert torch.allclose(tensor, plain.model.state_dict()[name], atol=1e-4), name
 
 
-def test_logits_are_in_float32_whatever_the_body_does():
+def test_logits_are_float32_in_every_precision():
     model = convolutional().eval()
     inputs = torch.randn(4, 3, 8, 8)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -168,11 +168,11 @@ def test_evaluation_in_bfloat16_is_near_float32(images):
     assert torch.allclose(half("train").logits, full("train").logits, atol=0.05)
 
 
-# One pass, and none for what is known
+# Shared passes, and no pass for what is known
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_batches_share_a_pass_where_that_changes_nothing(data, named):
+def test_batches_share_a_pass_when_that_changes_nothing(data, named):
     values, labels = data
     split = Split({"values": values, "labels": labels} if named else data, range(8), range(8, 20), range(20, 60))
     model = Scaled() if named else nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
@@ -194,7 +194,7 @@ def test_batches_share_a_pass_where_that_changes_nothing(data, named):
 
 @pytest.mark.parametrize(("most", "at_once", "passes"), [(4, 0, 5), (8, 0, 3), (4, 512, 1)])
 def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
-    """The size that is asked for; on CUDA more, for there a small pass takes as long as a large one."""
+    """On CUDA, where a small pass takes as long as a large one, more samples share a pass."""
     model = Counting(5, 3)
     bench = Workbench(model.eval(), split, device=CPU)
     assert bench.at_once == 0
@@ -204,7 +204,7 @@ def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
     model.register_forward_pre_hook(lambda *_: ran.append(1))
     groups = list(bench.losses_in_passes(batches.several(0, 5), most=most))
     assert len(ran) == len(groups) == passes
-    model.train()  # where samples may depend on each other
+    model.train()  # samples may depend on each other
     assert len(list(bench.losses_in_passes(batches.several(0, 5), most=most))) == 5
     pairs = [pair for group in groups for pair in group]
     assert [batch.rows.tolist() for batch, _ in pairs] == [batches[n].rows.tolist() for n in range(5)]
@@ -213,7 +213,7 @@ def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
 
 
 def test_batches_of_two_lengths_take_two_passes():
-    """Padding is cut to a batch's longest sentence, so batches of one subset differ in shape."""
+    """Padding is cut to the longest sentence of a batch, so the batches of a subset differ in shape."""
 
     class Mean(nn.Module):
         def __init__(self):
@@ -239,7 +239,7 @@ def test_batches_of_two_lengths_take_two_passes():
 
 
 class Counting(nn.Linear):
-    """Counts the samples that went through."""
+    """Counts the samples it has seen."""
 
     seen = 0
 
@@ -248,7 +248,7 @@ class Counting(nn.Linear):
         return super().forward(inputs)
 
 
-def test_evaluation_runs_each_model_once_and_what_a_look_remembers_never_again(split):
+def test_evaluation_runs_each_model_once_and_a_look_remembers_it(split):
     model, original = Counting(5, 3), Counting(5, 3)
     look = Look(split, split, device="cpu")
     first = evaluate(model, split, split, original=original, look=look, device="cpu")
@@ -260,7 +260,7 @@ def test_evaluation_runs_each_model_once_and_what_a_look_remembers_never_again(s
     assert again.metric(*name).before == first.metric(*name).before
 
 
-def test_memory_that_is_too_small_halves_the_batches(split):
+def test_batches_are_halved_when_memory_runs_out(split):
     sizes = []
 
     class Small(nn.Linear):

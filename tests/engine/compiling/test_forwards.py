@@ -1,4 +1,4 @@
-"""Compiled forward passes: equal to plain ones, made only where they pay, shared among processes."""
+"""Compiled passes equal plain ones, are made only where they pay, and are shared among processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
 
 
-def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data):
+def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
     if " " in torch.__file__:
         pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
@@ -45,7 +45,7 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data)
     assert known == compiled._WARM
 
 
-def test_a_filled_batch_has_the_losses_and_the_gradient_of_its_own_samples(data):
+def test_a_padded_batch_has_the_losses_and_the_gradient_of_its_own_samples(data):
     if " " in torch.__file__:
         pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
@@ -63,7 +63,7 @@ def test_a_filled_batch_has_the_losses_and_the_gradient_of_its_own_samples(data)
         assert torch.allclose(plain, filled, atol=1e-6)
 
 
-def test_a_compiler_that_fails_is_no_obstacle(model, split, monkeypatch):
+def test_a_run_goes_uncompiled_when_the_compiler_fails(model, split, monkeypatch):
     def broken(*_, **__):
         def call(*_, **__):
             raise RuntimeError("no compiler here")
@@ -81,7 +81,7 @@ def variant(samples, *, training=False):
     return Variant("model", training, True, False, (((samples, 5), "torch.float32"), ((samples,), "torch.int64")))
 
 
-def test_auto_compiles_only_what_saves_more_than_it_takes(monkeypatch, tmp_path):
+def test_auto_compiles_only_what_saves_more_time_than_it_takes(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     forwards = Forwards("auto", CPU)
     forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
@@ -95,15 +95,15 @@ def test_auto_compiles_only_what_saves_more_than_it_takes(monkeypatch, tmp_path)
     assert not forwards._pays(often, samples=8, layers=16)
     mark = forwards._mark(often)
     mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()  # what another process compiled is ready in seconds
+    mark.touch()  # code that another process compiled loads in seconds
     assert forwards._pays(often, samples=8, layers=16)
 
 
-def test_what_another_process_is_compiling_is_waited_for(model, split, monkeypatch, tmp_path):
+def test_a_second_process_waits_for_the_one_that_compiles(model, split, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiled, "BACKEND", "eager")
     often = variant(8)
-    first, second = (Forwards("auto", CPU) for _ in range(2))  # with an open file each, as two processes have
+    first, second = (Forwards("auto", CPU) for _ in range(2))  # each with its own lock, like two processes
     for forwards in (first, second):
         forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
         forwards._calls[often] = 10
@@ -111,21 +111,21 @@ def test_what_another_process_is_compiling_is_waited_for(model, split, monkeypat
     assert first._pays(often, samples=8, layers=16)
     assert not second._pays(often, samples=8, layers=16)
     first._run_compiled(lambda model, data: model(data[0]), model, split.samples.read(torch.arange(8)), often)
-    second._left = 100  # ready code pays much sooner
+    second._left = 100  # compiled code pays much sooner
     assert second._pays(often, samples=8, layers=16)
     assert not list(tmp_path.rglob("*.lock"))
 
 
-def test_a_batch_is_filled_up_to_a_compiled_one_that_is_little_larger():
+def test_a_batch_is_padded_to_a_slightly_larger_compiled_one():
     forwards = Forwards("on", CPU)
     forwards._known = {variant(128), variant(512), variant(512, training=True)}
     assert forwards._to_fill(variant(500), 500) == 512
     assert forwards._to_fill(variant(512), 512) is None
-    assert forwards._to_fill(variant(300), 300) is None, "far from any"
-    assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the filling"
+    assert forwards._to_fill(variant(300), 300) is None, "too far from any"
+    assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the padding"
 
 
-def test_a_model_that_ran_as_it_is_may_go():
+def test_a_model_that_ran_uncompiled_is_released():
     forwards, model = Forwards("auto", CPU), nn.Linear(5, 3)
     gone = weakref.ref(model)
     forwards.run(logits, model, (torch.zeros(2, 5), torch.zeros(2)))
