@@ -35,43 +35,93 @@ PARTS = ("stage1", "stage2", "projection", "evaluation")
 def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
     """Measure everything, print it, write it; return the ratios to the yardstick."""
     workload = workloads.images()
-    peak = matmul_peak(device)
+    content: dict[str, Any] = {"workload": workload.note, "matmul_peak_flops": matmul_peak(device)}
     start_up(workload, device)
-    print(f"\nbfloat16 matrix products: {peak / 1e12:.0f} TFLOP/s")
     # First of all, so that the warm-up of a run is measured and not that of another part.
-    first_run = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
-    passes = {"as it is": one_batch(workload, device, peak, "off")}
-    with patch.object(compiled, "BACKEND", "inductor"):
-        passes["compiled as torch does"] = one_batch(workload, device, peak, "on")
-    passes["compiled"] = one_batch(workload, device, peak, "on")
+    content["first_run"] = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
+    content["passes"] = large_passes(workload, device, content["matmul_peak_flops"])
     for _ in range(2):  # the first time through, shapes are compiled when they come again, in the midst of it
-        ours = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
-        own = our_stage(workload, "constrained", device, "on")
-    profile = kernels(workload, device)
-    for way, row in passes.items():
+        content["stages"] = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
+        content["constrained"] = our_stage(workload, "constrained", device, "on")
+    content["profile"] = kernels(workload, device)
+    content["yardstick"] = {stage: their_stage(workload, stage, device) for stage in STEPS}
+    content["projection"] = projections(workload, device)
+    content["evaluation"] = evaluations(device)
+    content["training"] = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
+    content |= totals(content)
+    show(content)
+    measure.write(out, "gpu", content, device)
+    return {part: round(content["ratios"][part], 2) for part in PARTS}
+
+
+def large_passes(workload: Workload, device: torch.device, peak: float) -> dict[str, dict[str, float]]:
+    """Time passes of 512 images as they are, compiled by torch alone, and compiled by us."""
+    found = {"as it is": one_batch(workload, device, peak, "off")}
+    with patch.object(compiled, "BACKEND", "inductor"):
+        found["compiled as torch does"] = one_batch(workload, device, peak, "on")
+    return {**found, "compiled": one_batch(workload, device, peak, "on")}
+
+
+def totals(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the measurements: the whole protocol, and the ratios to the yardstick."""
+    ours, theirs, own = content["stages"], content["yardstick"], content["constrained"]
+    projection, evaluation = content["projection"], content["evaluation"]
+    fresh, total, yardstick = (
+        sum(found[stage]["whole_seconds"] for stage in STEPS) for found in (content["first_run"], ours, theirs)
+    )
+    steps, yardstick_steps = (
+        sum(STEPS[stage] * found[stage]["step_seconds"] for stage in STEPS) for found in (ours, theirs)
+    )
+    bookkeeping = projection["seconds"] + ours[2]["bookkeeping_seconds"]
+    return {
+        "constrained_ratio": yardstick / own["whole_seconds"],
+        "projection_and_bookkeeping_share": bookkeeping / ours[2]["step_seconds"],
+        "whole_seconds": total,
+        "whole_yardstick_seconds": yardstick,
+        "whole_ratio": yardstick / total,
+        "first_run_seconds": fresh,
+        "first_run_ratio": yardstick / fresh,
+        "steps_seconds": steps,
+        "steps_yardstick_seconds": yardstick_steps,
+        "steps_ratio": yardstick_steps / steps,
+        "ratios": {
+            "stage1": theirs[1]["step_seconds"] / ours[1]["step_seconds"],
+            "stage2": theirs[2]["step_seconds"] / ours[2]["step_seconds"],
+            "projection": projection["yardstick_seconds"] / projection["seconds"],
+            "evaluation": evaluation["yardstick_seconds_224px"] / evaluation["seconds_224px"],
+        },
+    }
+
+
+def show(content: dict[str, Any]) -> None:
+    """Print what was measured."""
+    print(f"\nbfloat16 matrix products: {content['matmul_peak_flops'] / 1e12:.0f} TFLOP/s")
+    _show_passes(content)
+    _show_stages(content)
+    share, seconds = content["projection_and_bookkeeping_share"], content["evaluation"]["seconds_32px"]
+    waits = content["stages"][2]["host_waits"]
+    print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {waits}")
+    print(f"six accuracies, losses and attack features of 60,000 images: {seconds:.2f} s at 32 px")
+
+
+def _show_passes(content: dict[str, Any]) -> None:
+    for way, row in content["passes"].items():
         print(
             f"512 images, forward and backward, {way}: {1e3 * row['seconds']:.1f} ms, "
             f"{row['images_per_second']:,.0f} images/s, {row['tflops']:.0f} TFLOP/s ({row['share_of_peak']:.0%} of "
             f"that), warm-up {row['warm_up_seconds']:.1f} s"
         )
-    theirs = {stage: their_stage(workload, stage, device) for stage in STEPS}
-    projection = projections(workload, device)
-    evaluation = evaluations(device)
-    small = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
-    for way, row in small.items():
+    for way, row in content["training"].items():
         print(
             f"a step of training, 128 images, compile {way}: {1e3 * row['seconds']:.1f} ms, of which the host works "
             f"{1e3 * row['host_seconds']:.1f} ms; {row['images_per_second']:,.0f} images/s"
         )
-    steps_only = {
-        side: sum(STEPS[n] * found[n]["step_seconds"] for n in STEPS)
-        for side, found in (("ours", ours), ("yardstick", theirs))
-    }
-    for kind, part in profile.items():
+    for kind, part in content["profile"].items():
         print(f"of a compiled pass, {kind}: {part:.0%}")
-    share = (projection["seconds"] + ours[2]["bookkeeping_seconds"]) / ours[2]["step_seconds"]
-    fresh, total = (sum(found[stage]["whole_seconds"] for stage in STEPS) for found in (first_run, ours))
-    yardstick = sum(theirs[stage]["whole_seconds"] for stage in STEPS)
+
+
+def _show_stages(content: dict[str, Any]) -> None:
+    ours, theirs, own = content["stages"], content["yardstick"], content["constrained"]
     for stage in STEPS:
         print(
             f"stage {stage}: {1e3 * ours[stage]['step_seconds']:.1f} ms a step, "
@@ -79,51 +129,19 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
             f"{1e3 * theirs[stage]['step_seconds']:.0f} ms, {theirs[stage]['peak_bytes'] / 1e9:.1f} GB"
         )
     print(
-        f"the whole protocol (372 + 96 steps): {fresh:.1f} s on a machine that has compiled nothing, {total:.1f} s "
-        f"with compiled code at hand; yardstick {yardstick:.0f} s (from {theirs[1]['steps']} and "
-        f"{theirs[2]['steps']} steps): {yardstick / fresh:.1f}×, {yardstick / total:.1f}×"
+        f"the whole protocol (372 + 96 steps): {content['first_run_seconds']:.1f} s on a machine that has compiled "
+        f"nothing, {content['whole_seconds']:.1f} s with compiled code at hand; yardstick "
+        f"{content['whole_yardstick_seconds']:.0f} s (from {theirs[1]['steps']} and {theirs[2]['steps']} steps): "
+        f"{content['first_run_ratio']:.1f}×, {content['whole_ratio']:.1f}×"
     )
     print(
-        f"their steps alone: {steps_only['ours']:.1f} s; yardstick {steps_only['yardstick']:.0f} s: "
-        f"{steps_only['yardstick'] / steps_only['ours']:.1f}×"
+        f"their steps alone: {content['steps_seconds']:.1f} s; yardstick {content['steps_yardstick_seconds']:.0f} s: "
+        f"{content['steps_ratio']:.1f}×"
     )
     print(
         f"our own method, {OWN_STEPS} steps of {1e3 * own['step_seconds']:.1f} ms: {own['whole_seconds']:.1f} s, "
-        f"{own['peak_bytes'] / 1e9:.1f} GB; {yardstick / own['whole_seconds']:.0f}×"
+        f"{own['peak_bytes'] / 1e9:.1f} GB; {content['constrained_ratio']:.0f}×"
     )
-    print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {ours[2]['host_waits']}")
-    print(f"six accuracies, losses and attack features of 60,000 images: {evaluation['seconds_32px']:.2f} s at 32 px")
-    ratios = {
-        "stage1": theirs[1]["step_seconds"] / ours[1]["step_seconds"],
-        "stage2": theirs[2]["step_seconds"] / ours[2]["step_seconds"],
-        "projection": projection["yardstick_seconds"] / projection["seconds"],
-        "evaluation": evaluation["yardstick_seconds_224px"] / evaluation["seconds_224px"],
-    }
-    content = {
-        "workload": workload.note,
-        "matmul_peak_flops": peak,
-        "passes": passes,
-        "training": small,
-        "profile": profile,
-        "stages": ours,
-        "constrained": own,
-        "constrained_ratio": yardstick / own["whole_seconds"],
-        "first_run": first_run,
-        "yardstick": theirs,
-        "projection": projection,
-        "evaluation": evaluation,
-        "projection_and_bookkeeping_share": share,
-        "whole_seconds": total,
-        "whole_yardstick_seconds": yardstick,
-        "whole_ratio": yardstick / total,
-        "first_run_seconds": fresh,
-        "first_run_ratio": yardstick / fresh,
-        "steps_seconds": steps_only["ours"],
-        "steps_ratio": steps_only["yardstick"] / steps_only["ours"],
-        "ratios": ratios,
-    }
-    measure.write(out, "gpu", content, device)
-    return {part: round(ratios[part], 2) for part in PARTS}
 
 
 def start_up(workload: Workload, device: torch.device) -> None:

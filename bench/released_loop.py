@@ -144,6 +144,17 @@ def stage2(
     optimizer = torch.optim.SGD(parameters, lr=learning_rate)
     velocity = [torch.zeros_like(parameter) for parameter in parameters]
     adjacent: Iterator[Any] = iter(())
+
+    def to_forget(inputs: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            before = -losses_of(reference, inputs, labels)
+        now = -losses_of(model, inputs, labels)
+        apart = (torch.sort(now).values - torch.sort(before).values) ** 2
+        return (1 - alpha) * now.mean() + alpha * apart.mean()
+
+    def to_hold(inputs: Tensor, labels: Tensor) -> Tensor:
+        return -losses_of(model, inputs, labels).mean()
+
     clock()
     for _ in range(steps):
         batch = next(adjacent, None)
@@ -151,22 +162,8 @@ def stage2(
             adjacent = loaders("adjacent", adjacent_batch)
             batch = next(adjacent)
         goal = _gradient(losses_of(model, *batch).mean(), parameters)
-        forget = [torch.zeros_like(parameter) for parameter in parameters]
-        for number, (inputs, labels) in enumerate(loaders("forget", forget_batch)):
-            if number >= batch_limit:
-                break
-            with torch.no_grad():
-                before = -losses_of(reference, inputs, labels)
-            now = -losses_of(model, inputs, labels)
-            apart = (torch.sort(now).values - torch.sort(before).values) ** 2
-            found = _gradient((1 - alpha) * now.mean() + alpha * apart.mean(), parameters)
-            forget = [total + part for total, part in zip(forget, found, strict=True)]
-        remote = [torch.zeros_like(parameter) for parameter in parameters]
-        for number, (inputs, labels) in enumerate(loaders("remote", remote_batch)):
-            if number >= batch_limit:
-                break
-            found = _gradient(-losses_of(model, inputs, labels).mean(), parameters)
-            remote = [total + part for total, part in zip(remote, found, strict=True)]
+        forget = _added_up(loaders("forget", forget_batch), to_forget, parameters, most=batch_limit)
+        remote = _added_up(loaders("remote", remote_batch), to_hold, parameters, most=batch_limit)
         direction = [momentum * v + g for v, g in zip(velocity, goal, strict=True)]
         velocity = project(direction, forget, remote)
         optimizer.zero_grad()
@@ -174,6 +171,22 @@ def stage2(
             parameter.grad = part.clone()
         optimizer.step()
         clock()
+
+
+def _added_up(
+    batches: Iterator[tuple[Tensor, Tensor]],
+    objective: Callable[[Tensor, Tensor], Tensor],
+    parameters: list[nn.Parameter],
+    *,
+    most: int,
+) -> list[Tensor]:
+    """Add up the gradients of an objective over some batches, in new lists."""
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    for number, batch in enumerate(batches):
+        if number >= most:
+            break
+        total = [before + part for before, part in zip(total, _gradient(objective(*batch), parameters), strict=True)]
+    return total
 
 
 def project(direction: list[Tensor], first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
