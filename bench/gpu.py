@@ -1,4 +1,4 @@
-"""What a GPU is judged by: ResNet-18 at 224 px, the steps of the released protocol, against the released loop."""
+"""How fast a GPU is: ResNet-18 at 224 px and the steps of the released protocol, against the released loop."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from unweave.engine.compiling import forwards as compiled
 from unweave.maths import remove_span
 from unweave.methods import Descent, DescentSettings
 
-STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the protocol on CIFAR-100
-OWN_STEPS = 96  # of our own method there
-KERNELS = {  # by words in their names; what is left is "other"
+STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the released protocol on CIFAR-100
+OWN_STEPS = 96  # of our own method on CIFAR-100
+KERNELS = {  # words in the names of kernels; all other kernels are "other"
     "sums over images (triton)": ("triton_red", "triton_per"),
     "element by element (triton)": ("triton_poi",),
     "convolutions and products": ("xmma", "cutlass", "gemm", "conv", "cudnn", "implicit", "sm90", "sm80"),
@@ -37,10 +37,10 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
     workload = workloads.images()
     content: dict[str, Any] = {"workload": workload.note, "matmul_peak_flops": matmul_peak(device)}
     start_up(workload, device)
-    # First of all, so that the warm-up of a run is measured and not that of another part.
+    # First, so that it includes the warm-up of a run and no other part has warmed up before.
     content["first_run"] = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
     content["passes"] = large_passes(workload, device, content["matmul_peak_flops"])
-    for _ in range(2):  # the first time through, shapes are compiled when they come again, in the midst of it
+    for _ in range(2):  # in the first pass, shapes are compiled at their second batch, amid the timed steps
         content["stages"] = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
         content["constrained"] = our_stage(workload, "constrained", device, "on")
     content["profile"] = kernels(workload, device)
@@ -55,7 +55,7 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
 
 
 def large_passes(workload: Workload, device: torch.device, peak: float) -> dict[str, dict[str, float]]:
-    """Time passes of 512 images as they are, compiled by torch alone, and compiled by us."""
+    """Time passes of 512 images uncompiled, compiled by torch alone, and compiled by us."""
     found = {"as it is": one_batch(workload, device, peak, "off")}
     with patch.object(compiled, "BACKEND", "inductor"):
         found["compiled as torch does"] = one_batch(workload, device, peak, "on")
@@ -63,7 +63,7 @@ def large_passes(workload: Workload, device: torch.device, peak: float) -> dict[
 
 
 def totals(content: dict[str, Any]) -> dict[str, Any]:
-    """Return what follows from the measurements: the whole protocol, and the ratios to the yardstick."""
+    """Compute the seconds of the whole protocol and the ratios to the yardstick."""
     ours, theirs, own = content["stages"], content["yardstick"], content["constrained"]
     projection, evaluation = content["projection"], content["evaluation"]
     fresh, total, yardstick = (
@@ -145,14 +145,14 @@ def _show_stages(content: dict[str, Any]) -> None:
 
 
 def start_up(workload: Workload, device: torch.device) -> None:
-    """Import what models need and let the device load its first kernels: no part of any stage."""
+    """Do the imports and load the first kernels, so that no stage pays for them."""
     bench, _ = measure.phase_of(workload, 2, device, compile="off")
     bench.gradient([bench.losses(bench.batches("forget", size=16)[0]).mean()])
     wait(device)
 
 
 def matmul_peak(device: torch.device) -> float:
-    """Return the floating-point operations per second of large bfloat16 products."""
+    """Return the floating-point operations per second of large bfloat16 matrix products."""
     size = 8192
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(5):
@@ -193,7 +193,7 @@ def one_batch(workload: Workload, device: torch.device, peak: float, compile_: A
 
 
 def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Return the shares of the device's time that kinds of kernels take in a compiled pass of 512 images."""
+    """Return each kind of kernel's share of the device's time, in a compiled pass of 512 images."""
     bench, _ = measure.phase_of(workload, 2, device, compile="on")
     batches = bench.batches("remote", size=512)
     for _ in range(3):
@@ -205,7 +205,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
         wait(device)
     times: Counter[str] = Counter()
     for event in profiler.key_averages():
-        if not event.self_device_time_total:  # a profiler that may not see the device has no others
+        if not event.self_device_time_total:  # without access to the device, all events are like this
             continue
         kind = next((kind for kind, words in KERNELS.items() if any(word in event.key for word in words)), "other")
         times[kind] += event.self_device_time_total
@@ -214,7 +214,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
-    """Time a step of training, batches of 128, and how long the host is busy with it: it may be the slower one."""
+    """Time a training step of 128 samples, and how long the host works on it, which may be the limit."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile_)
     settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128)
     phase = Descent(settings, subsets=SUBSETS)
@@ -232,7 +232,7 @@ def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> 
 
 
 def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: Any) -> dict[str, Any]:
-    """Time a stage of ours: compiled where that pays for the protocol's steps (auto), or all of it (on)."""
+    """Time a stage of ours: compiled where it pays for the protocol's steps (``auto``), or everywhere (``on``)."""
     torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
     bench, phase = measure.phase_of(workload, stage, device, compile=compile_)
@@ -247,7 +247,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
     step = statistics.median(laps.seconds)
     start = time.perf_counter()
     more = 30 if stage == 1 else 8
-    measure.take_steps(bench, phase, more, first=40)  # without waiting after each step, as a run does
+    measure.take_steps(bench, phase, more, first=40)  # like a run, without waiting after each step
     wait(device)
     flowing = (time.perf_counter() - start) / more
     return {
@@ -263,7 +263,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
 
 
 def _host_waits(bench: Any, phase: Any) -> str:
-    """Return what made the host wait within a step, or "none"."""
+    """Return the operation that made the host wait in a step, or "none"."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         phase.step(60)
@@ -275,7 +275,7 @@ def _host_waits(bench: Any, phase: Any) -> str:
 
 
 def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
-    """Return the seconds of a step that are neither passes through the model nor projection: momentum and move."""
+    """Return the seconds of a step's bookkeeping: momentum and moving the weights."""
     parts = [torch.randn_like(parameter) for parameter in bench.parameters]
 
     def work() -> None:
@@ -286,7 +286,7 @@ def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
 
 
 def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[str, Any]:
-    """Time a few steps of the yardstick, and take the protocol's number of them."""
+    """Time a few steps of the yardstick, and extrapolate to the protocol's number of steps."""
     model, s = workload.theirs().to(device), workload.settings
     loaders = workload.loaders(device)["train"]
     torch.cuda.reset_peak_memory_stats(device)
@@ -323,7 +323,7 @@ def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[
 
 
 def projections(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Time the projection alone, two directions."""
+    """Time the projection alone, with two directions."""
     parameters = list(workload.theirs().to(device).parameters())
     first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
     return {
@@ -333,7 +333,7 @@ def projections(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def evaluations(device: torch.device) -> dict[str, float]:
-    """Time the evaluation of 60,000 images at both sizes; the yardstick's from 6,000, times ten."""
+    """Time the evaluation of 60,000 images at both sizes; for the yardstick, ten times that of 6,000."""
     found = {}
     for size in (32, 224):
         workload = workloads.images(size=size)

@@ -1,4 +1,4 @@
-"""Draw what `bench.scaling` and `bench.run` wrote: python -m bench.plot results/speed docs/images."""
+"""Draw the files of `bench.scaling`: python -m bench.plot results/speed docs/images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLES = (
 
 
 def draw(results: list[dict[str, Any]]) -> Figure:
-    """Return time and memory against parameters, forget set and directions, a line for each machine."""
+    """Plot time and memory against parameters, forget set and directions, with a line for each machine."""
     figure = Figure(figsize=(11, 6.2), layout="constrained")
     axes = figure.subplots(2, 3)
     for result, style in zip(results, STYLES, strict=False):
@@ -35,6 +35,7 @@ def draw(results: list[dict[str, Any]]) -> Figure:
 
 
 def _draw_parameters(axes: Any, rows: list[dict[str, Any]], device: str, style: str) -> None:
+    """Draw a line for each kind of work: stage 2, fine-tuning, projection."""
     sizes = [row["parameters"] for row in rows]
     for number, (key, name) in enumerate(NAMES.items()):
         colour, label = f"C{number}", f"{name}, {device}"
@@ -44,6 +45,7 @@ def _draw_parameters(axes: Any, rows: list[dict[str, Any]], device: str, style: 
 
 
 def _draw_line(axes: Any, rows: list[dict[str, Any]], key: str, device: str, style: str) -> None:
+    """Draw seconds and memory against one quantity."""
     places = [row[key] for row in rows]
     for axis, value in zip(axes, ("seconds", "peak_bytes"), strict=True):
         axis.plot(places, [row[value] for row in rows], f"o{style}", color="C0", label=device)
@@ -58,7 +60,7 @@ def _label(axis: Any, title: str, *, unit: str, logarithmic: bool) -> None:
 
 
 def main() -> None:
-    """Draw every scaling-*.json of a folder into one picture."""
+    """Draw all scaling-*.json of a folder into one picture."""
     source, target = map(Path, sys.argv[1:3])
     results = [json.loads(path.read_text()) for path in sorted(source.glob("scaling-*.json"))]
     if not results:
