@@ -49,7 +49,7 @@ class Case:
 class Transformer(nn.Module):
     """A small encoder of tokens, with an attention mask."""
 
-    def __init__(self, *, width: int = 128, depth: int = 2, heads: int = 4) -> None:
+    def __init__(self, *, width: int = 64, depth: int = 2, heads: int = 4) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(LENGTH, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
@@ -92,7 +92,7 @@ def digits() -> Case:
 
 
 def cnn() -> Case:
-    """Return a convolutional network with 70,000 parameters, and random images of 32×32 pixels."""
+    """Return a convolutional network with 60,000 parameters, and random images of 32×32 pixels."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for inputs, outputs in ((3, 16), (16, 32), (32, 64), (64, 64)):
@@ -103,7 +103,7 @@ def cnn() -> Case:
 
 
 def transformer() -> Case:
-    """Return an encoder with 530,000 parameters, and random sentences of 32 tokens."""
+    """Return an encoder with 170,000 parameters, and random sentences of 32 tokens."""
     torch.manual_seed(0)
     words = torch.randint(1, WORDS, (SAMPLES, LENGTH))
     labels = torch.arange(SAMPLES) % CLASSES
