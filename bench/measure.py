@@ -104,7 +104,7 @@ def take_steps(
         clock()
     for number in range(first, first + count):
         seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-        bench.passes.forwards.step(number, left=phase.steps - number)
+        bench.forward.compiling.step(number, left=phase.steps - number)
         history.add(phase.name, number, phase.step(number))
         if clock:
             clock()

@@ -80,11 +80,13 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
 def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> list[float]:
     """Time some work; in whole batches nothing is cut, for the longest sentence of any batch has all tokens."""
     bench.split.samples.cut_padding = by_length
+    bench.forward.may_run_apart(by_length)
     laps = Laps(CPU)
     laps()
     work()
     laps()
-    bench.split.samples.cut_padding = True
+    bench.split.samples.cut_padding = None
+    bench.forward.may_run_apart(True)
     return laps.seconds
 
 

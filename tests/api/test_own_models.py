@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from tests.helpers.tensors import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
-from unweave.data import Samples
+from unweave.data import Samples, may_cut
 from unweave.engine import Phase
 from unweave.errors import RunWarning, Stopped
 from unweave.evaluation import Look, features
@@ -26,6 +26,7 @@ from unweave.methods import Method
 from unweave.record import Request
 from unweave.runs import load_weights
 from unweave.settings import Settings
+from unweave.tasks import CLASSIFICATION, OwnLoss
 
 PARTS = {"forget": range(8), "adjacent": range(8, 20), "remote": range(20, 60)}
 
@@ -273,6 +274,10 @@ def sentences(model):
         return {**batch, "labels": model(**batch).argmax(1)}
 
 
+def padding_may_be_cut(model, split, run=CLASSIFICATION.tried_outputs):
+    return may_cut(split.samples, model, run, split.rows(*PARTS), torch.device("cpu"))
+
+
 @pytest.mark.parametrize("kept", ["device", "host"])
 @pytest.mark.parametrize(("kind", "cut"), [(Flat, False), (Mean, False), (Masked, True)])
 def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
@@ -282,10 +287,11 @@ def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
     split.samples.keep_data = kept
     scores = evaluate(model, split, resamples=0, device="cpu")
     assert {scores["train"][subset]["accuracy"] for subset in PARTS} == {1.0}
-    assert split.samples.cut_padding is cut
+    assert padding_may_be_cut(model, split) is cut
     fresh = Split(sentences(model), **PARTS)
     unlearn(model, fresh, "ft", epochs=1, device="cpu", progress=False)
-    assert fresh.samples.cut_padding is cut
+    assert padding_may_be_cut(model, fresh) is cut
+    assert fresh.samples.cut_padding is None, "the user's own choice"
 
 
 def test_padding_that_a_later_model_needs_stays():
@@ -305,7 +311,7 @@ def test_a_loss_of_several_samples_leaves_the_padding():
 
     split = Split(sentences(Masked()), **PARTS)
     unlearn(Masked(), split, "ft", loss=contrastive, epochs=1, device="cpu", limits=None)
-    assert split.samples.cut_padding is False
+    assert not padding_may_be_cut(Masked(), split, OwnLoss(contrastive).tried_outputs)
 
 
 def test_a_text_beside_the_labels_is_left_out():

@@ -157,8 +157,8 @@ def test_bad_samples_are_named(data, split, model):
         Samples({"x": data[0]})
     with pytest.raises(UsageError, match="pair"):
         labels_of(torch.zeros(2))
-    with pytest.raises(UsageError, match="one integer per sample"):
-        Samples((data[0], data[1].float())).labels()
+    with pytest.raises(UsageError, match=r"needs one integer per sample .* not torch.float32"):
+        unlearn(model, Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote), device="cpu")
 
 
 def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split, model, monkeypatch):

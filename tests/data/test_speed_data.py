@@ -18,7 +18,7 @@ from unweave.data.padding import trimmed
 from unweave.engine import Batches, Workbench
 from unweave.engine import forward as passes
 from unweave.evaluation import predict
-from unweave.tasks import cross_entropy
+from unweave.tasks import OwnLoss, cross_entropy
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -255,12 +255,12 @@ def test_a_batch_of_sentences_is_run_by_their_lengths_with_the_same_results(monk
 @pytest.mark.parametrize("why", ["little to gain", "training", "another loss", "compiled", "padding is needed"])
 def test_a_batch_of_sentences_stays_whole(monkeypatch, why):
     monkeypatch.setattr(passes, "WORTH_A_PASS", 2e9 if why == "little to gain" else 0)
-    more = {"loss": partial(cross_entropy)} if why == "another loss" else {}
+    more = {"task": OwnLoss(partial(cross_entropy))} if why == "another loss" else {}
     model = Reader().train(why == "training")
     bench = bench_of(model, sentences(MIXED), compile="on" if why == "compiled" else "off", **more)
-    batch = bench.batches("forget", "remote", size=8)[0]
     if why == "padding is needed":
         bench.split.samples.cut_padding = False
+    batch = bench.batches("forget", "remote", size=8)[0]
     model.widths.clear()
     bench.losses(batch)
     assert model.widths == [64]
@@ -271,7 +271,7 @@ def test_what_that_saves_is_measured_without_a_trace():
     found = measured.compare(Reader().eval(), split, rounds=2)
     assert list(found) == ["stage 1", "stage 2", "evaluation"]
     assert all(value > 0 for row in found.values() for value in row.values())
-    assert split.samples.cut_padding is True
+    assert split.samples.cut_padding is None
 
 
 @pytest.mark.parametrize("keep_data", ["device", "host"])
@@ -283,7 +283,7 @@ def test_sentences_are_looked_at_by_their_lengths_and_answered_in_order(keep_dat
     rows = torch.arange(len(data["labels"])).flip(0)
     predict(model, samples, rows[:1], device="cpu")  # which also asks whether padding may be cut
     model.widths.clear()
-    found = predict(model, samples, rows, batch_size=4, device="cpu")
+    found = predict(model, samples, rows, batch_size=4, device="cpu", task="classification")
     if keep_data == "device":
         assert model.widths == [16, 16, 16, 16, 32, 48, 48, 64]
     with torch.no_grad():

@@ -119,7 +119,7 @@ def test_halving_is_said_once_for_each_size():
         "16 samples at once: going on with 8",
         "8 samples at once: going on with 4",
     ]
-    assert bench.passes.micro_batches.size == 4
+    assert bench.forward.micro_batches.size == 4
 
 
 @pytest.mark.filterwarnings("ignore:The device's memory")

@@ -339,7 +339,7 @@ def test_a_single_class(data):
     one = torch.nn.Linear(5, 1)
     same = (inputs, torch.zeros(60, dtype=torch.long))
     split = Split(same, forget=range(12), adjacent=range(12, 30), remote=range(30, 60))
-    scores = evaluate(one, split, split, reference=one, device="cpu")
+    scores = evaluate(one, split, split, reference=one, device="cpu", task="classification")
     assert "single class" in reason(scores, "mia_svc_confidence")
     assert scores["train"]["forget"]["accuracy"] == 1
     assert scores.metric("tow").value == 1

@@ -13,6 +13,7 @@ from torch.nn import functional
 from tests.helpers.tensors import same, weights
 from unweave.engine import Workbench, run_phases
 from unweave.methods import Descent, DescentSettings, find_method
+from unweave.tasks import OwnLoss
 
 CPU = torch.device("cpu")
 PLAIN = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "normalisation": "eval"}
@@ -39,7 +40,7 @@ def step_sizes(split, schedule, steps):
     """Return the size of every step of a descent: the loss is the bias, whose gradient is 1."""
     model, found = nn.Linear(5, 1).double(), []
     settings = DescentSettings(**PLAIN, schedule=schedule, learning_rate=2.0, epochs=steps, batch_size=60)
-    bench = Workbench(model, split, device=CPU, loss=lambda model, batch: model(batch[0])[:, 0])
+    bench = Workbench(model, split, device=CPU, task=OwnLoss(lambda model, batch: model(batch[0])[:, 0]))
     before = model.bias.item()
 
     def note(phase, number):

@@ -685,7 +685,7 @@ def test_our_own_methods_are_found_without_a_look_at_every_installed_package(mon
     def look(**_):
         raise AssertionError("it looked")
 
-    monkeypatch.setattr("unweave.methods.entry_points", look)
+    monkeypatch.setattr("unweave.methods.known.entry_points", look)
     assert find_method("two-stage").name == "two-stage"
     with pytest.raises(AssertionError, match="it looked"):
         find_method("somebody-elses")

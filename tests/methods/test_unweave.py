@@ -12,6 +12,7 @@ from unweave.engine import Workbench, run_phases
 from unweave.evaluation import shortfall_bound
 from unweave.maths import gram_matrix, squared_wasserstein
 from unweave.methods.unweave import Constrained, UnweaveSettings
+from unweave.tasks import OwnLoss
 
 CPU = torch.device("cpu")
 
@@ -233,7 +234,7 @@ def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
         return nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=0.2, reduction="none")
 
     phase = Constrained(settings(target=6.0, reach=0.05))
-    bench = Workbench(model, split, device=CPU, loss=smoothed)
+    bench = Workbench(model, split, device=CPU, task=OwnLoss(smoothed))
     phase.prepare(bench)
     phase.begin()
     first = {name: value.item() for name, value in phase.step(0).items()}
@@ -257,7 +258,7 @@ def test_a_loss_of_ones_own_may_know_no_classes():
     result = unlearn(model, split, "unweave", loss=binary, device="cpu", limits=None, progress=False, epochs=2)
     assert not torch.equal(result.model.weight, model.weight)
     with pytest.raises(UsageError, match="two outputs for two classes"):
-        unlearn(model, split, "unweave", device="cpu", progress=False)
+        unlearn(model, split, "unweave", task="classification", device="cpu", progress=False)
 
 
 def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):

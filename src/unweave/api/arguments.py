@@ -25,12 +25,11 @@ def require_use(
 ) -> None:
     """Refuse arguments that cannot be used, or would not be."""
     _require_state(model, kept=kept)
-    _require_loss(loss)
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
         )
-    if loss is not cross_entropy and not method.takes_loss:
+    if loss not in (None, cross_entropy) and not method.takes_loss:
         raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
     if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
         raise UsageError("initial= must be a function that returns the model as it was before training.")
@@ -49,15 +48,6 @@ def _require_state(model: nn.Module, *, kept: bool) -> None:
         )
     if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
         raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
-
-
-def _require_loss(loss: Any) -> None:
-    where = loss.__module__ if hasattr(loss, "__name__") else type(loss).__module__
-    if not callable(loss) or str(where).startswith("torch.nn."):
-        raise UsageError(
-            "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
-            "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."
-        )
 
 
 def copied(model: nn.Module) -> nn.Module:

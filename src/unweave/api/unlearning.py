@@ -47,7 +47,7 @@ from unweave.runs import (
 from unweave.runtime import Precision, resolve_precision, sharding
 from unweave.settings import Settings
 from unweave.storage import fingerprint
-from unweave.tasks import Loss, cross_entropy
+from unweave.tasks import Loss, OwnLoss, Task, cross_entropy, describe_task, scoring_task
 
 __all__ = [
     "Result",
@@ -83,7 +83,7 @@ class Result:
         return f"Result of {self.method}: {work}, {self.cost.seconds:.1f} s"
 
 
-def unlearn(
+def unlearn(  # noqa: PLR0915
     model: nn.Module,
     split: Split,
     method: str | Method = "two-stage",
@@ -93,7 +93,8 @@ def unlearn(
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     test: Split | None = None,
-    loss: Loss = cross_entropy,
+    loss: Loss | None = None,
+    task: Task | str | None = None,
     initial: Callable[[], nn.Module] | None = None,
     reference: Reference | None = None,
     device: str | torch.device | None = None,
@@ -172,6 +173,24 @@ def unlearn(
     if asked and _is_other(judge, split):
         raise UsageError("A record is about the split that was unlearned with. Leave judge= out, or request=.")
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
+    needed = {name for some in chosen.needs for name in ((some,) if isinstance(some, str) else some)}
+    cut = sharding.is_wanted(shard)
+    bench = Workbench(
+        model if cut else copied(model).to(where),
+        split,
+        device=where,
+        task=OwnLoss(loss) if loss and loss is not cross_entropy else task,
+        reads=[name for name in split.names if name in needed and len(split[name])],
+        seed=seed,
+        precision=precision,
+        compile=compile,
+        micro_batch=micro_batch,
+        max_memory=max_memory,
+        initial=initial,
+        reference=reference,
+        shard=cut,
+    )
+    scored = scoring_task(bench.task, bench.model, split.samples, split.rows(*split.names), where)
     config = {
         "method": chosen.name,
         "profile": profile or next(iter(chosen.profiles)),
@@ -180,7 +199,7 @@ def unlearn(
         "precision": resolve_precision(precision, where),
         "compile": compile,
         "split": split.hash,
-        **({"loss": _name(loss)} if loss is not cross_entropy else {}),
+        **describe_task(bench.task),
         **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
         **({"reference": describe_reference(reference)} if aims_at_retraining(configured) else {}),
@@ -191,25 +210,17 @@ def unlearn(
     }
     judge = judge or split
     phases = list(chosen.phases(configured))
-    cut = sharding.is_wanted(shard)
-    bench = Workbench(
-        model if cut else copied(model).to(where),
-        split,
-        device=where,
-        loss=loss,
-        seed=seed,
-        precision=precision,
-        compile=compile,
-        micro_batch=micro_batch,
-        max_memory=max_memory,
-        initial=initial,
-        reference=reference,
-        shard=cut,
-    )
     folder = None
     if out is not None:
         for some in filter(None, (judge, test)):  # to say so now, not when all the work is done
-            predict(bench.like(model), some.samples, some.rows(*SUBSETS)[:FEW], device=where, precision=precision)
+            predict(
+                bench.like(model),
+                some.samples,
+                some.rows(*SUBSETS)[:FEW],
+                device=where,
+                precision=precision,
+                task=scored,
+            )
         folder = OutputFolder(
             Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
         )
@@ -243,6 +254,7 @@ def unlearn(
                 look=look,
                 device=where,
                 precision=precision,
+                task=scored,
             )
         checks = tuple(guard.checks) if guard else ()
         released = bench.release().to(next(model.parameters()).device)
@@ -273,11 +285,6 @@ def _is_other(judge: Split | None, split: Split) -> bool:
     return judge is not None and (judge != split or judge.samples is not split.samples)
 
 
-def _name(loss: Loss) -> str:
-    """Return by which name a loss is known again; what it computes, nobody can tell."""
-    return f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
-
-
 def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
     """Return the text files of a run's folder."""
     scores = (result.scores.to_dict() if result.scores else {}) | ({"stages": stages} if stages else {})
@@ -300,7 +307,8 @@ def _between(
         between = copy.deepcopy(model)
         between.load_state_dict(weights)
         rows = split.rows("forget")
-        predictions = predict(bench.like(between), split.samples, rows, device=bench.device, precision=bench.precision)
+        how: dict[str, Any] = {"device": bench.device, "precision": bench.precision, "task": bench.task}
+        predictions = predict(bench.like(between), split.samples, rows, **how)
         found[phases[number].name] = accuracy_and_losses(predictions)
     return found
 

@@ -1,13 +1,20 @@
 """From a data set to a batch: the partition, samples, columns, labels, loading, padding, neighbours."""
 
-from unweave.data.labels import Data, class_labels, labels_of, require_classes, require_known_labels
-from unweave.data.lengths import settle_padding
-from unweave.data.loading import Ahead, Order, to_device
+from unweave.data.labels import (
+    Data,
+    as_groups,
+    class_labels,
+    labels_of,
+    plain_labels,
+    require_classes,
+    require_known_labels,
+)
+from unweave.data.loading import Ahead, Order
 from unweave.data.neighbours import adjacency_scores, nearest
-from unweave.data.padding import by_length
+from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
-from unweave.data.samples import Batch, Collate, Samples, as_keep_data
-from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of
+from unweave.data.samples import Batch, Check, Collate, Samples, as_keep_data
+from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
     "EVERY",
@@ -15,6 +22,7 @@ __all__ = [
     "SUBSETS",
     "Ahead",
     "Batch",
+    "Check",
     "Collate",
     "Data",
     "Indices",
@@ -22,6 +30,7 @@ __all__ = [
     "Partition",
     "Samples",
     "adjacency_scores",
+    "as_groups",
     "as_keep_data",
     "by_length",
     "class_labels",
@@ -29,11 +38,12 @@ __all__ = [
     "join",
     "labels_of",
     "map_tensors",
+    "may_cut",
     "nearest",
+    "plain_labels",
     "positions_of",
     "require_classes",
     "require_known_labels",
-    "settle_padding",
     "shapes",
     "tensors_of",
     "to_device",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
-from unweave.data.labels import Data, as_labels, labels_of
+from unweave.data.labels import Data, as_labels, labels_of, without_index
 from unweave.data.trees import map_tensors
 from unweave.errors import UsageError
 
@@ -42,12 +42,13 @@ def as_dataset(data: Any) -> Any:
     if isinstance(data, IterableDataset):
         raise UsageError("An iterable data set has no positions. Pass a map-style data set.")
     if isinstance(data, TensorDataset):
-        if len(data.tensors) != 2:
+        tensors = without_index(data.tensors) if _has_index(data.tensors) else data.tensors
+        if len(tensors) != 2:
             raise UsageError(
                 f"A TensorDataset must hold two tensors, inputs and labels; this one holds {len(data.tensors)}. For "
                 "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
             )
-        data = data.tensors
+        data = tensors
     if isinstance(data, tuple | list) and len(data) == 2 and _are_columns(data):
         return Columns((_tensor("inputs", data[0]), as_labels(data[1])))
     if isinstance(data, Mapping) and _are_columns([*data.values()]):
@@ -59,6 +60,11 @@ def as_dataset(data: Any) -> Any:
             "data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
         )
     return data
+
+
+def _has_index(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether the last of three tensors numbers the samples."""
+    return len(tensors) == 3 and tensors[2].ndim == 1 and len(tensors[2].unique()) == len(tensors[2])
 
 
 def _are_columns(data: Sequence[Any]) -> bool:

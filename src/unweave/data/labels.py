@@ -34,6 +34,14 @@ def labels_of(data: Data) -> Tensor:
     return as_labels(labels)
 
 
+def without_index(data: Any) -> Any:
+    """Return a batch of (inputs, labels, index) without the index, which some data sets give; others as they are."""
+    is_triple = isinstance(data, tuple | list) and len(data) == 3
+    if is_triple and isinstance(data[2], Tensor) and data[2].ndim == 1 and not data[2].is_floating_point():
+        return type(data)(data[:2])
+    return data
+
+
 def as_labels(labels: Any) -> Tensor:
     """Return labels as a tensor, or say what they are instead of numbers."""
     if hasattr(labels, "to_numpy"):  # a column of pandas
@@ -54,6 +62,28 @@ def class_labels(labels: Tensor) -> Tensor:
     if labels.is_floating_point() or labels.is_complex() or labels.ndim != 1:
         raise UsageError(f"Labels must be one integer per sample, not {labels.dtype} of shape {tuple(labels.shape)}.")
     return labels.long()
+
+
+def plain_labels(labels: Tensor) -> Tensor:
+    """Return labels as tasks take them: yes and no, and whole numbers of any type, as 64-bit whole numbers.
+
+    >>> plain_labels(torch.tensor([True, False])), plain_labels(torch.tensor([0.5]))
+    (tensor([1, 0]), tensor([0.5000]))
+    """
+    if labels.is_complex():
+        raise UsageError(f"Labels must be numbers, not {labels.dtype}.")
+    return labels if labels.is_floating_point() else labels.long()
+
+
+def as_groups(labels: Tensor) -> Tensor:
+    """Return one whole number per sample that is the same for equal labels. Amounts are all one group.
+
+    >>> as_groups(torch.tensor([[1, 0], [0, 1], [1, 0]]))
+    tensor([1, 0, 1])
+    """
+    if labels.is_floating_point() and not bool(((labels == 0) | (labels == 1)).all()):
+        return torch.zeros(len(labels), dtype=torch.long)
+    return plain_labels(labels).long() if labels.ndim == 1 else labels.unique(dim=0, return_inverse=True)[1]
 
 
 def require_classes(classes: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from unweave.data.padding import token_lengths, trimmed
-from unweave.data.trees import map_tensors, shapes, tensors_of
+from unweave.data.trees import map_tensors, shapes, tensors_of, to_device
 from unweave.errors import UsageError
 from unweave.runtime import own_random_numbers, seed_host
 
@@ -157,17 +157,6 @@ def _travels(given: Any) -> bool:
     except Exception:  # whatever a data set's own pickling raises
         return False
     return True
-
-
-def to_device(data: Any, device: torch.device) -> Any:
-    """Copy every tensor of a batch to a device without waiting for what the device is doing."""
-
-    def copy(tensor: Tensor) -> Tensor:
-        if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True)
-
-    return map_tensors(copy, data)
 
 
 def _types(data: Any) -> list[torch.dtype]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unweave.data.trees import has_one_each, map_tensors, shapes
+from unweave.data.labels import Data
+from unweave.data.trees import has_one_each, map_tensors, shapes, to_device
+from unweave.runtime import reading
+
+if TYPE_CHECKING:
+    from unweave.data.samples import Samples
 
 MASK = "attention_mask"
 TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
 Length = TypeVar("Length", int, Tensor)
+FEW = 16  # samples, of which the shortest is tried
+ROUNDING = 1e-3  # between two ways to compute outputs in float32; its root for shorter numbers
+_TRIED: WeakKeyDictionary[Any, WeakKeyDictionary[nn.Module, bool]] = WeakKeyDictionary()  # by samples and model
 MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
 
 
@@ -75,3 +84,51 @@ def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
 
 def _rounded(length: Length) -> Length:
     return -(-length // MULTIPLE) * MULTIPLE
+
+
+def may_cut(
+    samples: Samples, model: nn.Module, run: Callable[[nn.Module, Data], Tensor], rows: Tensor, device: torch.device
+) -> bool:
+    """Tell whether batches for a model may be cut to their longest sentence: whether it gives the same without padding.
+
+    Not every model looks at the attention mask, so one sample is tried, once for each model. ``run`` returns the
+    model's outputs for a batch. ``samples.cut_padding`` decides instead where the user has set it.
+    """
+    if samples.cut_padding is not None or len(rows) == 0:
+        return bool(samples.cut_padding)
+    known = _TRIED.setdefault(samples, WeakKeyDictionary())
+    if model not in known:
+        with reading(model, device):
+            length, whole = _shortest(samples, rows.cpu())
+            cut = whole if length is None else trimmed(whole, length)
+            agrees = shapes(whole) == shapes(cut) or _agree(
+                lambda data: run(model, to_device(data, device)), whole, cut
+            )
+        known[model] = agrees
+    return known[model]
+
+
+def _shortest(samples: Samples, rows: Tensor) -> tuple[int | None, Data]:
+    """Return the shortest of a few samples as a batch, and its length; of what has no tokens, the first, and None."""
+    first = samples.read(rows[:1])
+    if token_lengths(first) is None:
+        return None, first
+    some = rows[torch.linspace(0, len(rows) - 1, min(FEW, len(rows))).long()]
+    batches = [samples.read(row[None]) for row in some]
+    lengths = [token_lengths(batch) for batch in batches]
+    return min(((int(n), batch) for n, batch in zip(lengths, batches, strict=True) if n is not None), key=itemgetter(0))
+
+
+def _agree(run: Callable[[Any], Any], whole: Any, cut: Any) -> bool:
+    """Tell whether a model says the same of a sample with and without its padding, but for rounding.
+
+    Where it cannot be asked, as with a loss of several samples, it is not known to.
+    """
+    try:
+        said, again = run(whole), run(cut)
+    except Exception:  # a model that wants one length, or whatever a loss of the user's raises
+        return False
+    if not isinstance(said, Tensor) or not isinstance(again, Tensor) or said.shape != again.shape:
+        return False
+    rounding = ROUNDING if said.dtype in (torch.float32, torch.float64) else ROUNDING**0.5
+    return torch.allclose(said.float(), again.float(), rtol=rounding, atol=rounding)

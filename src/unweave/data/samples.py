@@ -11,21 +11,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
-from weakref import WeakSet
 
 import psutil
 import torch
 from torch import Tensor
 
 from unweave.data.columns import Columns, as_dataset, label_column, stacked
-from unweave.data.labels import Data, as_labels, class_labels, labels_of, require_known_labels
-from unweave.data.loading import Order, Shelf, stream, to_device, worker_count
+from unweave.data.labels import Data, as_labels, labels_of, plain_labels, without_index
+from unweave.data.loading import Order, Shelf, stream, worker_count
 from unweave.data.padding import token_lengths, trimmed
-from unweave.data.trees import byte_size, has_one_each, same
+from unweave.data.trees import byte_size, has_one_each, same, to_device
 from unweave.errors import UsageError, unknown
 from unweave.runtime import exchange, own_random_numbers, processes, seed_host
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
+Check: TypeAlias = Callable[[Tensor, Tensor], None]  # raises for labels, at these positions, that do not fit
 KeepData = Literal["auto", "device", "host"]
 READINGS, FURTHER = 32, 8  # of samples, twice each, that tell whether there are random transforms: first, and later on
 
@@ -47,8 +47,8 @@ class Batch:
 
     @property
     def labels(self) -> Tensor:
-        """The labels of the samples, as class numbers."""
-        return exchange.gathered(class_labels(labels_of(self.data)), self.part)
+        """The labels of the samples, as the data set has them; whole numbers as 64-bit ones."""
+        return exchange.gathered(plain_labels(labels_of(self.data)), self.part)
 
     def with_labels(self, labels: Tensor) -> Batch:
         """Return the same samples under other labels."""
@@ -80,7 +80,6 @@ class Samples:
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self.cut_padding: bool | None = None
-        self.asked: WeakSet[Any] = WeakSet()  # models of which it is known whether they need the padding
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies = False
@@ -107,6 +106,7 @@ class Samples:
                 f"collate= cannot make a batch of samples{columns}: {reason} Leave out what the model does not take "
                 "(of a Hugging Face data set: remove_columns)."
             ) from error
+        data = without_index(data)
         labels_of(data)
         return data
 
@@ -122,7 +122,7 @@ class Samples:
                 with own_random_numbers():  # a transform may draw from the global generators
                     every = [labels_of(self.read(torch.tensor([row]))) for row in range(len(self))]
                 self._labels = torch.cat(every)
-            self._labels = class_labels(self._labels)
+            self._labels = plain_labels(self._labels)
         return self._labels
 
     def varies(self, rows: Tensor) -> bool:
@@ -175,30 +175,33 @@ class Samples:
     def token_lengths(self, device: torch.device) -> Tensor | None:
         """Return the number of tokens of every sample, on the host, where samples with padding are kept."""
         shelf = self._shelf(device)
-        return None if shelf is None or self.cut_padding is False else shelf.lengths
+        return None if shelf is None else shelf.lengths
 
     def batch(
         self,
         rows: Tensor,
         device: torch.device,
         *,
-        classes: int | None = None,
+        check: Check | None = None,
         longest: int | None = None,
         known: bool = False,
+        cut: bool = False,
     ) -> Batch:
-        """Return the samples at these positions as a batch on the device, without padding beyond ``longest`` tokens.
+        """Return the samples at these positions as a batch on the device.
 
-        With ``classes``, labels that the model does not know are refused while they are still on the CPU. (Those of
-        data that is kept on the device were checked when it was put there.) Samples that were not put there are read.
-        That is looked up for positions on the host, unless these are ``known`` to be there; others must be.
+        Samples that are not on the device yet are read; for positions on the host that is looked up, unless they are
+        ``known`` to be there. Labels that are read go through ``check`` while they are on the CPU. Padding is cut to
+        ``longest`` tokens or, for samples that are read, to the longest sentence if it may be ``cut``.
         """
         shelf = self._shelf(device)
         if shelf is not None and (known or rows.device.type != "cpu" or shelf.has(rows)):
             rows = rows.to(device)
             return Batch(rows=rows, data=shelf.take(rows, longest))
-        return self._arrived(rows, self.read(rows.cpu()), device, classes)
+        return self._arrived(rows, self.read(rows.cpu()), device, check, cut)
 
-    def batches(self, orders: Iterable[Order], device: torch.device, *, classes: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, orders: Iterable[Order], device: torch.device, *, check: Check | None = None, cut: bool = False
+    ) -> Iterator[Batch]:
         """Yield batches that are not kept, read ahead: positions on the host, with a seed where transforms vary."""
         waiting: deque[Tensor] = deque()
 
@@ -208,12 +211,12 @@ class Samples:
                 yield order
 
         for data in stream(self.read, noted(), self._workers(device), device.type == "cuda"):
-            yield self._arrived(waiting.popleft(), data, device, classes)
+            yield self._arrived(waiting.popleft(), data, device, check, cut)
 
-    def _arrived(self, rows: Tensor, data: Data, device: torch.device, classes: int | None) -> Batch:
-        if classes is not None:
-            require_known_labels(labels_of(data), rows, classes)
-        if self.cut_padding is not False and (lengths := token_lengths(data)) is not None:
+    def _arrived(self, rows: Tensor, data: Data, device: torch.device, check: Check | None, cut: bool) -> Batch:
+        if check is not None:
+            check(labels_of(data), rows)
+        if cut and (lengths := token_lengths(data)) is not None:
             data = trimmed(data, int(lengths.max()))
         return Batch(rows=to_device(rows, device), data=to_device(data, device))
 

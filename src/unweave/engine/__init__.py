@@ -8,6 +8,7 @@ from unweave.engine.batches import Batches, derive_seed
 from unweave.engine.checkpoints import Checkpoints
 from unweave.engine.computing import Computing
 from unweave.engine.cost import Cost
+from unweave.engine.forward import Forward
 from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
@@ -23,6 +24,7 @@ __all__ = [
     "CollapseError",
     "Computing",
     "Cost",
+    "Forward",
     "Guard",
     "History",
     "Limits",

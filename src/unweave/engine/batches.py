@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from unweave.data import Ahead, Batch, Order, Samples, to_device
+from unweave.data import Ahead, Batch, Check, Order, Samples, to_device
 from unweave.errors import UsageError
 from unweave.runtime import processes
 
@@ -49,16 +49,17 @@ class Batches:
         size: int,
         seed: int,
         device: torch.device,
-        classes: int | None = None,
+        check: Check | None = None,
+        cut: bool = False,
     ) -> None:
         if size < 1:
             raise UsageError(f"The batch size is {size}, but must be at least 1.")
         self.samples, self.size, self.seed = samples, size, seed
-        self.device, self.classes = device, classes
+        self.device, self.check, self.cut = device, check, cut
         self.rows = rows.to(device)
         self._kept = samples.kept(device)
         # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
-        lengths = samples.token_lengths(device)
+        lengths = samples.token_lengths(device) if cut else None
         self._plan = _Plan(
             self.rows if self._kept else rows.cpu(),
             size,
@@ -66,7 +67,7 @@ class Batches:
             varies=not self._kept and samples.varies(rows),
             lengths=None if lengths is None else lengths[rows.cpu()],
         )
-        read = partial(samples.batches, device=device, classes=classes)
+        read = partial(samples.batches, device=device, check=check, cut=cut)
         self._ahead = {
             "shuffled": Ahead(partial(self._plan.order, "shuffled"), read),
             "in order": Ahead(partial(self._plan.order, "in order"), read, period=len(self)),
@@ -92,8 +93,7 @@ class Batches:
 
     def in_batches_of(self, size: int) -> Batches:
         """Return the same samples in batches that are not smaller than these."""
-        size = max(size, self.size)
-        return Batches(self.samples, self.rows, size=size, seed=self.seed, device=self.device, classes=self.classes)
+        return self._like(self.rows, size=max(size, self.size))
 
     @property
     def are_at_hand(self) -> bool:
@@ -102,8 +102,15 @@ class Batches:
 
     def only(self, chosen: Tensor) -> Batches:
         """Return some of the samples, by a mask of the rows, in batches of the same size."""
+        return self._like(self.rows[chosen], size=self.size)
+
+    def of_rows(self, rows: Tensor) -> Batches:
+        """Return batches of the same size over other samples, read in the order of ``rows``."""
+        return self._like(rows, size=self.size)
+
+    def _like(self, rows: Tensor, *, size: int) -> Batches:
         return Batches(
-            self.samples, self.rows[chosen], size=self.size, seed=self.seed, device=self.device, classes=self.classes
+            self.samples, rows, size=size, seed=self.seed, device=self.device, check=self.check, cut=self.cut
         )
 
     def in_order(self) -> Iterator[Batch]:

@@ -19,15 +19,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from unweave.data import RETAINED, Batch, labels_of, require_known_labels
+from unweave.data import RETAINED
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
-from unweave.runtime import collected, exchange, processes, reading
+from unweave.runtime import collected
 from unweave.settings import Settings, setting
-from unweave.tasks import require_one_each, try_on
 
 BATCH = 64
 FEWEST = 10  # of samples that say something about a kept subset
@@ -88,7 +86,6 @@ class Guard:
             for subset in (*(["forget"] if forget else []), *RETAINED)
             if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
-        self._size = BATCH
         self.start = self._look(tuple(self.rows))
         self.good: Good | None = None
         self.checks: list[dict[str, Any]] = []
@@ -169,46 +166,20 @@ class Guard:
             words = f"the {subset} loss rose from {before['loss']:.3g} to {now['loss']:.3g}"
             raise stop(f"{subset}_loss_rise", f"{words}, and may gain {rise:g}")
 
-    @torch.no_grad()
     def _look(self, subsets: tuple[str, ...]) -> dict[str, dict[str, float]]:
-        """Return mean loss and, for cross-entropy, accuracy of the held samples of some subsets."""
+        """Return mean loss and, where the task tells, the share of recognised samples among those held."""
         bench, found = self.bench, {}
-        samples, device = bench.split.samples, bench.device
         for subset in subsets:
-            bench.settle_padding(self.rows[subset])
-        with reading(bench.model, device):
-            for subset in subsets:
-                part, parts = processes.part_of(len(self.rows[subset])), []
-                left = part.rows(self.rows[subset]) if part else self.rows[subset]
-                samples.keep(left, device)
-                while len(left):
-                    try:
-                        parts.append(self._measure(samples.batch(left[: self._size].to(device), device)))
-                    except torch.OutOfMemoryError:
-                        if self._size == 1:
-                            raise
-                        self._size //= 2
-                        continue
-                    left = left[self._size :]
-                found[subset] = {
-                    name: float(exchange.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
-                    for name in parts[0]
-                }
+            task, rows = bench.task, self.rows[subset]
+            outputs, labels = bench.forward.rows(
+                task.tried_outputs, bench.model, bench.split.samples, rows, batch_size=BATCH
+            )
+            task.require_labels(labels, rows, outputs)
+            labels = task.labels(labels)
+            found[subset] = {"loss": float(task.losses(outputs, labels).double().mean())}
+            if (recognised := task.recognised(outputs, labels)) is not None:
+                found[subset]["accuracy"] = float(recognised.double().mean())
         return found
-
-    def _measure(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the loss of every sample and, for cross-entropy, whether it is predicted right."""
-        bench = self.bench
-        with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.precision == "bfloat16"):
-            if not bench.own_loss:
-                return {"loss": require_one_each(bench.loss(bench.model, batch.data), len(labels_of(batch.data)))}
-            scores = try_on(bench.model, batch.data)
-        labels = batch.labels.to(scores.device)
-        require_known_labels(labels, batch.rows, scores.shape[1])
-        return {
-            "loss": functional.cross_entropy(scores, labels, reduction="none"),
-            "accuracy": scores.argmax(1) == labels,
-        }
 
     # To and from a checkpoint
 

@@ -108,7 +108,7 @@ class _Run:
         own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
         for number in range(first, phase.steps):
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
-            bench.passes.forwards.step(number - first, left=phase.steps - number)
+            bench.forward.compiling.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
             self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
             if self.line.due():

@@ -25,11 +25,17 @@ class MicroBatches:
     """Runs batches whole, or in pieces of ``size`` samples. Memory that runs out halves the size, and work goes on."""
 
     def __init__(
-        self, size: int | None, device: torch.device, parameters: Sequence[nn.Parameter], *, in_step: bool = False
+        self,
+        size: int | None,
+        device: torch.device,
+        parameters: Sequence[nn.Parameter],
+        *,
+        in_step: bool = False,
+        quiet: bool = False,
     ) -> None:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
-        self.size, self.parameters = size, list(parameters)
+        self.size, self.parameters, self._quiet = size, list(parameters), quiet
         self._watched = device.type == "cuda" and not in_step  # elsewhere memory that runs out cannot be caught
         self._in_step = in_step  # with other processes, which would wait for what this one does anew
         self._anchor = torch.zeros((), device=device, requires_grad=True)
@@ -102,14 +108,16 @@ class MicroBatches:
         if tried == 1:
             raise RunError("The device's memory does not suffice for a single sample.") from error
         self.size = (tried + 1) // 2
+        if self._watched:
+            torch.cuda.empty_cache()
+        if self._quiet:
+            return
         warnings.warn(
             f"The device's memory does not suffice for {tried} samples at once: going on with {self.size}. "
             "Results stay the same.",
             RunWarning,
             stacklevel=2,
         )
-        if self._watched:
-            torch.cuda.empty_cache()
 
 
 class _Differentiated(torch.autograd.Function):

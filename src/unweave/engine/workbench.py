@@ -7,8 +7,9 @@ are in one place.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,20 +17,21 @@ from torch import Tensor, nn
 
 from unweave.data import (
     Batch,
+    Check,
     Data,
     Partition,
+    as_groups,
     has_one_each,
     join,
     labels_of,
+    may_cut,
     require_classes,
-    require_known_labels,
-    settle_padding,
     shapes,
 )
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiling import Compile
 from unweave.engine.cost import Cost, Meter
-from unweave.engine.forward import Passes
+from unweave.engine.forward import Forward
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.maths import Gradient
@@ -46,7 +48,7 @@ from unweave.runtime import (
     use_channels_last,
     use_contiguous,
 )
-from unweave.tasks import Loss, cross_entropy, log_odds, logits, try_on
+from unweave.tasks import Task, find_task, scoring_task
 
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
@@ -70,7 +72,8 @@ class Workbench:
         split: Partition,
         *,
         device: torch.device,
-        loss: Loss = cross_entropy,
+        task: Task | str | None = None,
+        reads: Sequence[str] = (),
         seed: int = 0,
         precision: Precision = "auto",
         compile: Compile = "auto",
@@ -83,7 +86,7 @@ class Workbench:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
         exchange.spread([*model.parameters(), *model.buffers()])
         self.model = model = sharding.sharded(model, device) if self.sharded else model
-        self.split, self.loss, self.initial = split, loss, initial
+        self.split, self.initial = split, initial
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
@@ -102,20 +105,20 @@ class Workbench:
         _refuse_sparse(model)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
+        rows = split.rows(*(reads or split.names))
+        self.task = find_task(task, model, split.samples, rows, device)
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
-        self.passes = Passes(
-            model,
-            split.samples,
-            loss=loss,
+        self.forward = Forward(
             device=device,
             precision=self.precision,
             compile=compile,
+            parameters=self.parameters,
             micro_batch=micro_batch,
             sharded=self.sharded,
             meter=self.meter,
         )
-        self._classes: int | None = None
+        self._sample: Tensor | None = None  # the outputs for one sample: what their shape is
         self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
 
     # Data
@@ -129,22 +132,17 @@ class Workbench:
             raise UsageError(f"This method needs {' or '.join(subsets)} data, but the split has none.")
         samples, rows = self.split.samples, self.split.rows(*subsets)
         samples.keep(rows, self.device)
-        self.settle_padding(rows)
-        # Another loss may have labels of another kind; ours needs a logit for each.
-        classes = self._count_classes(rows) if self.own_loss else None
+        cut = may_cut(samples, self.model, self.task.tried_outputs, rows, self.device)
+        self.forward.may_run_apart(self.task.independent and cut)
+        check = self._label_check(rows)
         kept = samples.kept_labels(rows, self.device)
-        if classes is not None and kept is not None:
-            require_known_labels(kept, rows, classes)
+        if check and kept is not None:
+            check(kept, rows)
         if by_label:
             read = kept if kept is not None else torch.cat([labels_of(samples.read(row[None])) for row in rows])
-            rows = rows[read.cpu().argsort(stable=True)]
+            rows = rows[as_groups(read.cpu()).argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
-        return Batches(samples, rows, size=size, seed=seed, device=self.device, classes=classes)
-
-    def settle_padding(self, rows: Tensor) -> None:
-        """See whether padding may be cut before samples are taken in batches."""
-        run = try_on if self.own_loss else self.loss
-        settle_padding(self.split.samples, self.model, run, rows, self.device)
+        return Batches(samples, rows, size=size, seed=seed, device=self.device, check=check, cut=cut)
 
     def varies(self, batches: Batches) -> bool:
         """Tell whether a sample can look different each time (random transforms)."""
@@ -154,17 +152,12 @@ class Workbench:
 
     def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the loss of every sample, with gradient where gradients are on."""
-        return self._run(self.loss, batch, model)
-
-    @property
-    def own_loss(self) -> bool:
-        """Whether the loss is our cross-entropy: any other may know neither classes nor logits."""
-        return self.passes.own_loss
+        return self._run(self.task.batch_losses, batch, model)
 
     @property
     def shares_passes(self) -> bool:
         """Whether a sample's loss is the same in whatever batch it is."""
-        return self.passes.are_shared_by(self.model)
+        return self.task.independent and not self.model.training
 
     def losses_together(self, *batches: Batch) -> list[Tensor]:
         """Return the losses of several batches, from one forward pass for each shape where that changes nothing.
@@ -182,7 +175,7 @@ class Workbench:
         for places in alike.values():
             some = [batches[place] for place in places]
             data = join([one.data for one in some]) if len(some) > 1 else some[0].data
-            mine = self.passes.run(self.loss, self.model, data, total=sum(map(len, some)))
+            mine = self.forward.run(self.task.batch_losses, self.model, data, total=sum(map(len, some)))
             parts = mine.split([one.part.size if one.part else len(one) for one in some])
             for place, one, part in zip(places, some, parts, strict=True):
                 found[place] = exchange.gathered(part, one.part)
@@ -199,15 +192,19 @@ class Workbench:
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
         """Return the logits of every sample, for methods that look beyond the loss."""
-        return self._run(logits, batch, model)
+        return self._run(self.task.outputs, batch, model)
 
     def log_odds(self, batch: Batch) -> Tensor:
-        """Return the log-odds against the label of every sample; of a loss that is not ours, the losses."""
-        return self._run(log_odds if self.own_loss else self.loss, batch, None)
+        """Return the log-odds against its label of every sample; the losses where the task has no probabilities."""
+        return self._run(self.task.batch_odds, batch, None)
+
+    def labels(self, batch: Batch) -> Tensor:
+        """Return the labels of a batch in the form that the task's losses need."""
+        return self.task.labels(batch.labels)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None
-        mine = self.passes.run(function, model or self.model, batch.data, total=len(batch))
+        mine = self.forward.run(function, model or self.model, batch.data, total=len(batch))
         return exchange.gathered(mine, batch.part)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
@@ -276,8 +273,17 @@ class Workbench:
     # The model
 
     def classes(self, batches: Batches) -> int:
-        """Return how many classes the model tells apart, seen on a sample of these batches."""
-        return self._count_classes(batches.rows)
+        """Return how many classes a label chooses from, seen on a sample of these batches."""
+        samples, rows = batches.samples, batches.rows
+        task = scoring_task(self.task, self.model, samples, rows, self.device)
+        found = task.classes(self._outputs_of_one(rows, task)) if task.has_choices else None
+        if found is None:
+            raise UsageError(f"The task {self.task.name} has no classes, and this method needs them.")
+        return found
+
+    def limit(self, batches: Batches) -> float:
+        """Return the number that losses and log-odds of a recognised sample never exceed (`Task.limit`)."""
+        return self.task.limit(self._outputs_of_one(batches.rows)) if self.task.independent else 0.0
 
     def copied(self) -> nn.Module:
         """Return a copy of the model as it is now, that takes no gradients."""
@@ -333,13 +339,21 @@ class Workbench:
         """What the work has taken so far."""
         return self.meter.cost
 
-    def _count_classes(self, rows: Tensor) -> int:
-        if self._classes is None:
+    def _outputs_of_one(self, rows: Tensor, task: Task | None = None) -> Tensor:
+        if self._sample is None:
             with reading(self.model, self.device):
                 batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
-                self._classes = try_on(self.model, batch.data).shape[1]
-            require_classes(self._classes)
-        return self._classes
+                self._sample = (task or self.task).tried_outputs(self.model, batch.data)
+        return self._sample
+
+    def _label_check(self, rows: Tensor) -> Check | None:
+        """Return what refuses labels that the model has no output for; None where one sample cannot be tried."""
+        if not self.task.independent:
+            return None
+        outputs = self._outputs_of_one(rows)
+        if (classes := self.task.classes(outputs)) is not None:
+            require_classes(classes)
+        return partial(self.task.require_labels, outputs=outputs)
 
 
 def _refuse_sparse(model: nn.Module) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from unweave.evaluation.metric import Better, Metric, mean, share
-from unweave.evaluation.predictions import Observed, Predictions, array
+from unweave.evaluation.predictions import NOT_TOLD, Observed, Predictions, array
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 BINS = 20
@@ -31,7 +31,7 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
         counts, edges = np.array([len(losses)]), np.array([float(losses.min()), float(losses.max())])
     return {
         "samples": len(predictions),
-        "accuracy": int(predictions.correct.sum()) / len(predictions),
+        "accuracy": None if predictions.recognised is None else int(predictions.correct.sum()) / len(predictions),
         "loss": float(losses.mean()),
         "loss_quantiles": {
             f"{level:g}": float(value) for level, value in zip(QUANTILES, losses.quantile(levels), strict=True)
@@ -53,8 +53,11 @@ def accuracy_metrics(observed: Observed) -> list[Metric]:
                 found.append(Metric.absent("accuracy", better=up, note=note, split=part, subset=subset))
                 found.append(Metric.absent("loss", better=down, note=note, split=part, subset=subset))
                 continue
-            right = share(int(predictions.correct.sum()), len(predictions))
             loss = mean(array(predictions.losses))
-            found.append(Metric.of("accuracy", right, better=up, split=part, subset=subset))
+            if predictions.recognised is None:
+                found.append(Metric.absent("accuracy", better=up, note=NOT_TOLD, split=part, subset=subset))
+            else:
+                right = share(int(predictions.correct.sum()), len(predictions))
+                found.append(Metric.of("accuracy", right, better=up, split=part, subset=subset))
             found.append(Metric.of("loss", loss, better=down, split=part, subset=subset))
     return found

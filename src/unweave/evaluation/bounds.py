@@ -32,6 +32,7 @@ from unweave.evaluation.metric import Metric
 from unweave.maths import squared_wasserstein
 
 NAMES = ("forget_bound", "forget_bound_tighter")
+NOT_ASKED = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
 WORDS = "An upper bound on accuracy on these samples, from their losses; no privacy guarantee."
 
 
@@ -152,9 +153,8 @@ def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Me
     return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
 
 
-def no_certificate() -> list[Metric]:
-    """Return the bounds of a model of which the losses before stage 2 are not known."""
-    note = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
+def no_certificate(note: str = NOT_ASKED) -> list[Metric]:
+    """Return the bounds of a model that has none, with the reason."""
     return [_absent(name, note) for name in NAMES]
 
 

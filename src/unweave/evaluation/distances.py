@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,11 +25,12 @@ from torch import Tensor, nn
 from unweave.data import RETAINED, SUBSETS
 from unweave.errors import UsageError
 from unweave.evaluation.attack import Scores1D
-from unweave.evaluation.membership import BLIND, SupportVectorAttack, obstacle
-from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric, mean
-from unweave.evaluation.predictions import Observed, Predictions, array
+from unweave.evaluation.membership import BLIND, SupportVectorAttack, no_probabilities, obstacle
+from unweave.evaluation.metric import CONFIDENCE, Estimate, Metric, mean
+from unweave.evaluation.predictions import NOT_TOLD, Observed, Predictions, array, mean_over_labels
 from unweave.maths import squared_wasserstein
 
+T = TypeVar("T")
 BINS, CLIP, FLOOR = 20, 100.0, 1e-5  # of KLOM, as in its authors' benchmark
 TOW_FACTORS = {
     "tow": (("train", ("forget",)), ("train", RETAINED), ("test", SUBSETS)),
@@ -93,7 +95,7 @@ def klom(unlearned: Scores1D, retrained: Scores1D) -> Scores1D:
 
 def total_variation(first: Predictions, second: Predictions) -> Scores1D:
     """Return half the absolute difference of the predicted probabilities of every sample, in [0, 1]."""
-    return array((first.probabilities - second.probabilities).abs().sum(dim=1) / 2)
+    return array(mean_over_labels((first.probabilities - second.probabilities).abs().sum(dim=-1) / 2))
 
 
 def jensen_shannon(first: Predictions, second: Predictions) -> Scores1D:
@@ -101,9 +103,9 @@ def jensen_shannon(first: Predictions, second: Predictions) -> Scores1D:
     from scipy.spatial.distance import jensenshannon
 
     with np.errstate(invalid="ignore"):  # equal predictions can round to the root of −0
-        found = jensenshannon(first.probabilities.numpy(), second.probabilities.numpy(), base=2, axis=1)
+        found = jensenshannon(first.probabilities.numpy(), second.probabilities.numpy(), base=2, axis=-1)
     distances: Scores1D = np.nan_to_num(found)
-    return distances
+    return distances if distances.ndim == 1 else distances.mean(axis=1)
 
 
 def loss_distance(first: Predictions, second: Predictions) -> float:
@@ -154,7 +156,8 @@ def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) ->
                     "given, and it needs two of each at least (its authors take 100)."
                 )
             else:
-                note = "" if len(predictions) else f"The {part} data has no {subset} samples."
+                note = no_probabilities(predictions)
+                note = note if len(predictions) else f"The {part} data has no {subset} samples."
             if note:
                 found += [Metric.absent(n, better="lower", note=note, split=part, subset=subset) for n in names]
                 continue
@@ -196,20 +199,10 @@ NO_REFERENCE = "No retrained reference was given."
 
 
 def _tow(name: str, target: Observed, references: Sequence[Observed], *, seed: int) -> Metric:
-    note = NO_REFERENCE if not references else ""
-    if not note and not target.has_test:
-        note = "No test data was given."
-    note = note or (obstacle(target, "forget") if name == "tow_mia" else "")
-    if (
-        not note
-        and name == "tow_mia"
-        and any("confidence" in SupportVectorAttack.on(model, seed=seed).blind for model in (target, *references))
-    ):
-        note = BLIND
     factors = TOW_FACTORS["tow" if name == "tow_mia" else name]
-    for part, subsets in factors if not note else ():
-        if len(target(part, *subsets)) == 0:
-            note = f"The {part} data has no {' or '.join(subsets)} samples."
+    note = _tow_obstacle(target, references, factors)
+    if name == "tow_mia" and not note:
+        note = _attack_obstacle([target, *references], seed=seed)
     if note:
         return Metric.absent(name, better="higher", note=note)
     ours, *theirs = ([_right(model, *factor) for factor in factors] for model in (target, *references))
@@ -222,9 +215,28 @@ def _tow(name: str, target: Observed, references: Sequence[Observed], *, seed: i
         return tug_of_war([a - b for a, b in zip(first, second, strict=True)])
 
     value = _averaged([compare(ours, other) for other in theirs])
-    pairs = [compare(first, second).value for first, second in combinations(theirs, 2)]
-    floor = float(np.mean(pairs)) if pairs else None
-    return Metric.of(name, value, better="higher").beside(reference=floor, before=None)
+    return Metric.of(name, value, better="higher").beside(reference=_between(theirs, compare), before=None)
+
+
+def _tow_obstacle(
+    target: Observed, references: Sequence[Observed], factors: Sequence[tuple[str, tuple[str, ...]]]
+) -> str:
+    """Say why the tug of war cannot be computed; empty if it can."""
+    if not references:
+        return NO_REFERENCE
+    if not target.has_test:
+        return "No test data was given."
+    for part, subsets in factors:
+        if len(target(part, *subsets)) == 0:
+            return f"The {part} data has no {' or '.join(subsets)} samples."
+    return NOT_TOLD if target("train").recognised is None else ""
+
+
+def _attack_obstacle(models: Sequence[Observed], *, seed: int) -> str:
+    """Say why the attack of ToW-MIA cannot be made on these models; empty if it can."""
+    if note := obstacle(models[0], "forget") or no_probabilities(models[0]("train", "forget")):
+        return note
+    return BLIND if any("confidence" in SupportVectorAttack.on(model, seed=seed).blind for model in models) else ""
 
 
 def _right(model: Observed, part: str, subsets: tuple[str, ...]) -> Scores1D:
@@ -232,27 +244,32 @@ def _right(model: Observed, part: str, subsets: tuple[str, ...]) -> Scores1D:
 
 
 def _distances(target: Observed, references: Sequence[Observed], part: str, subset: str) -> list[Metric]:
-    better: Better = "lower"
-    found = []
     measures: dict[str, Callable[[Predictions, Predictions], Estimate]] = {
         "prediction_total_variation": lambda first, second: mean(total_variation(first, second)),
         "prediction_jensen_shannon": lambda first, second: mean(jensen_shannon(first, second)),
         "loss_wasserstein": lambda first, second: Estimate(loss_distance(first, second)),
     }
     ours, theirs = target(part, subset), [reference(part, subset) for reference in references]
+    found = []
     for name, measure in measures.items():
         note = NO_REFERENCE if not references else ""
         if not note and len(ours) == 0:
             note = f"The {part} data has no {subset} samples."
+        if not note and name != "loss_wasserstein":
+            note = no_probabilities(ours)
         if note:
-            found.append(Metric.absent(name, better=better, note=note, split=part, subset=subset))
+            found.append(Metric.absent(name, better="lower", note=note, split=part, subset=subset))
             continue
         value = _averaged([measure(ours, other) for other in theirs])
-        pairs = [measure(first, second).value for first, second in combinations(theirs, 2)]
-        floor = float(np.mean(pairs)) if pairs else None
-        metric = Metric.of(name, value, better=better, split=part, subset=subset)
-        found.append(metric.beside(reference=floor, before=None))
+        metric = Metric.of(name, value, better="lower", split=part, subset=subset)
+        found.append(metric.beside(reference=_between(theirs, measure), before=None))
     return found
+
+
+def _between(models: Sequence[T], measure: Callable[[T, T], Estimate]) -> float | None:
+    """Return the mean of a measure over every pair of retrained models; None where there is no pair."""
+    pairs = [measure(first, second).value for first, second in combinations(models, 2)]
+    return float(np.mean(pairs)) if pairs else None
 
 
 def _averaged(estimates: Sequence[Estimate]) -> Estimate:

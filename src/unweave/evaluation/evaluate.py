@@ -23,6 +23,7 @@ from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
 from unweave.runtime import Precision, pick_device, resolve_precision
+from unweave.tasks import Task
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
 CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
@@ -60,6 +61,7 @@ def evaluate(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
@@ -92,7 +94,7 @@ def evaluate(
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     if original is not None:
         require_type("original", original, nn.Module, "a torch nn.Module")
-    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
+    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision, task=task)
     if look.train is not train or look.test is not test:
         raise UsageError("look= looks at other data than train and test. Make it with these: Look(train, test).")
     seen, retrained = look(model), [look(other) for other in references]
@@ -177,6 +179,8 @@ def _certificate(
     device: str | torch.device | None,
     precision: Precision,
 ) -> list[Metric]:
+    if (before or target) and not seen("train").has_probabilities:
+        return no_certificate(f"No bound: the task {seen('train').task.name} has no classes.")
     if target is not None:
         found = seen("train", "forget")
         return shortfall_metrics(found.losses, target=target, classes=found.classes)

@@ -19,12 +19,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from unweave.data import as_groups
 from unweave.evaluation import attack
 from unweave.evaluation.attack import FEWEST, Scores1D
 from unweave.evaluation.metric import Estimate, Metric, share
-from unweave.evaluation.predictions import Observed, Predictions, array, some_of
+from unweave.evaluation.predictions import Observed, Predictions, array, mean_over_labels, some_of
 
 FEATURES = ("correctness", "confidence", "entropy", "modified_entropy", "probability")
 TARGETS = ("forget", "adjacent")  # adjacent: collateral leakage
@@ -43,12 +43,11 @@ def modified_entropy(predictions: Predictions) -> Tensor:
     >>> modified_entropy(some)  # −0.2 log 0.8 − 0.2 log 0.8
     tensor([0.0893], dtype=torch.float64)
     """
-    own = functional.one_hot(predictions.labels, predictions.classes).bool()
-    logs, probabilities = predictions.log_probabilities, predictions.probabilities
+    logs, probabilities, place = predictions.log_probabilities, predictions.probabilities, predictions.labels[..., None]
     # log(1 − p) from p in double precision; where p rounds to 1 the smallest positive number stands in.
     log_rest = torch.log1p(-probabilities.clamp(max=1 - torch.finfo(torch.float64).eps))
-    of_label = -(1 - probabilities[own]) * logs[own]
-    return of_label - (probabilities * log_rest).masked_fill(own, 0).sum(dim=1)
+    of_label = -(1 - probabilities.gather(-1, place)[..., 0]) * logs.gather(-1, place)[..., 0]
+    return mean_over_labels(of_label - (probabilities * log_rest).masked_fill(predictions.own, 0).sum(dim=-1))
 
 
 def svc_features(predictions: Predictions) -> dict[str, Scores1D]:
@@ -61,12 +60,12 @@ def svc_features(predictions: Predictions) -> dict[str, Scores1D]:
     probabilities = predictions.probabilities
     columns = {
         "correctness": predictions.correct,
-        "confidence": probabilities.gather(1, predictions.labels[:, None])[:, 0],
-        "entropy": -torch.xlogy(probabilities, probabilities).sum(dim=1),
+        "confidence": predictions.of_labels(probabilities),
+        "entropy": mean_over_labels(-torch.xlogy(probabilities, probabilities).sum(dim=-1)),
         "modified_entropy": modified_entropy(predictions),
     }
     found = {name: array(column)[:, None] for name, column in columns.items()}
-    return {**found, "probability": array(probabilities)}
+    return {**found, "probability": array(probabilities.flatten(1))}
 
 
 class SupportVectorAttack:
@@ -136,7 +135,9 @@ def population_attack(
 
 def _log_confidences(predictions: Predictions) -> Scores1D:
     """Minus the loss, in double precision: single precision ties samples that the model is sure of."""
-    return array(predictions.log_probabilities.gather(1, predictions.labels[:, None])[:, 0])
+    if not predictions.has_probabilities:
+        return -array(predictions.losses)
+    return array(predictions.of_labels(predictions.log_probabilities))
 
 
 def comparable(observed: Observed, subset: str) -> tuple[Predictions, str]:
@@ -148,7 +149,8 @@ def comparable(observed: Observed, subset: str) -> tuple[Predictions, str]:
     if len(unseen) >= FEWEST:
         return unseen, ""
     every = observed("test")
-    same = every[torch.isin(every.labels, observed("train", subset).labels)]
+    groups = as_groups(torch.cat([every.labels, observed("train", subset).labels]))
+    same = every[torch.isin(groups[: len(every)], groups[len(every) :])]
     return same, f"Compared with {len(same)} test samples of the same label: the test data has {len(unseen)} {subset}."
 
 
@@ -159,7 +161,7 @@ def obstacle(observed: Observed, subset: str) -> str:
     members = observed("train", subset)
     if len(members) < FEWEST:
         return f"The attack needs {FEWEST} {subset} samples; the training data has {len(members)}."
-    if members.classes < 2:
+    if members.has_probabilities and members.classes < 2:
         return "The model has a single class, so its output says nothing."
     others = comparable(observed, subset)[0]
     if len(others) < FEWEST:
@@ -171,23 +173,35 @@ def obstacle(observed: Observed, subset: str) -> str:
 
 def membership_metrics(observed: Observed, *, resamples: int = 200, seed: int = 0) -> list[Metric]:
     """Attack the forget set and, for collateral leakage, the adjacent set."""
-    machine: SupportVectorAttack | None = None
     found: list[Metric] = []
     for subset in TARGETS:
         if note := obstacle(observed, subset):
             found += _absent(subset, note)
             continue
-        machine = machine or SupportVectorAttack.on(observed, seed=seed)
         members, (others, note) = observed("train", subset), comparable(observed, subset)
-        found += _svc(machine, members, subset)
-        found += _svc_told_apart(observed, subset, resamples=resamples, seed=seed)
-        if subset == "forget":
-            found += _svc_on_test(machine, observed("test", "forget"))
+        found += _svc_metrics(observed, subset, resamples=resamples, seed=seed)
         numbers = population_attack(members, others, resamples=resamples, seed=seed)
         found += attack.as_metrics(
             "mia_population", numbers, split="train", subset=subset, others=len(others), note=note
         )
     return found
+
+
+def _svc_metrics(observed: Observed, subset: str, *, resamples: int, seed: int) -> list[Metric]:
+    """Return every number of the support vector attack on a subset."""
+    members = observed("train", subset)
+    if note := no_probabilities(members):
+        return _absent_features(subset, note)
+    machine = SupportVectorAttack.on(observed, seed=seed)
+    found = _svc(machine, members, subset) + _svc_told_apart(observed, subset, resamples=resamples, seed=seed)
+    return found + (_svc_on_test(machine, observed("test", "forget")) if subset == "forget" else [])
+
+
+def no_probabilities(predictions: Predictions) -> str:
+    """Say why an attack that needs probabilities cannot be made; empty if it can."""
+    if predictions.has_probabilities:
+        return ""
+    return f"The task {predictions.task.name} has no class probabilities."
 
 
 def _svc(machine: SupportVectorAttack, members: Predictions, subset: str) -> list[Metric]:
@@ -240,7 +254,11 @@ def _efficacy(scores: Scores1D) -> Estimate:
 
 
 def _absent(subset: str, note: str) -> list[Metric]:
-    found = attack.absent("mia_population", split="train", subset=subset, note=note)
+    return attack.absent("mia_population", split="train", subset=subset, note=note) + _absent_features(subset, note)
+
+
+def _absent_features(subset: str, note: str) -> list[Metric]:
+    found: list[Metric] = []
     for feature in FEATURES:
         found += _absent_svc(feature, subset, note)
         if subset == "forget":

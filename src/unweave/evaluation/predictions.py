@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -14,64 +14,80 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import SUBSETS, Batch, Partition, Samples, require_known_labels, settle_padding
-from unweave.errors import RunError
-from unweave.runtime import (
-    Precision,
-    autocast,
-    channels_last,
-    exact_head,
-    exchange,
-    fast_products,
-    pick_device,
-    processes,
-    reading,
-    resolve_precision,
-)
-from unweave.tasks import try_on
+from unweave.data import SUBSETS, Partition, Samples
+from unweave.engine import Forward
+from unweave.errors import RunError, UsageError
+from unweave.runtime import Precision, pick_device, reading, resolve_precision
+from unweave.tasks import CLASSIFICATION, Task, find_task
 
 T = TypeVar("T")
-BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
+NOT_TOLD = "The task has no rule for which samples are recognised: give OwnLoss(loss, recognised=...)."
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and labels of some samples, on the CPU."""
+    """Outputs and labels of some samples, on the CPU, and the task that says what they mean.
+
+    ``logits`` are the task's outputs: of a task with choices one row of logits per sample or, with several labels per
+    sample, one for each label. Every number about a sample is a mean over its labels.
+    """
 
     logits: Tensor
     labels: Tensor
+    task: Task = CLASSIFICATION
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: Tensor | slice) -> Predictions:
         """Return the samples at these places (indices, a mask or a slice)."""
-        return Predictions(self.logits[rows], self.labels[rows])
+        return Predictions(self.logits[rows], self.labels[rows], self.task)
 
     @property
     def classes(self) -> int:
-        """How many classes the model tells apart."""
-        return self.logits.shape[1]
+        """How many classes each label chooses from; 0 where the task has none."""
+        return self.task.classes(self.logits) or 0
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the outputs are logits over classes."""
+        return self.task.has_choices
 
     @cached_property
     def losses(self) -> Tensor:
-        """The cross-entropy of every sample."""
-        return functional.cross_entropy(self.logits, self.labels, reduction="none")
+        """The loss of every sample."""
+        return self.task.losses(self.logits, self.labels)
 
     @cached_property
+    def recognised(self) -> Tensor | None:
+        """Whether each sample is recognised; None where the task cannot tell."""
+        return self.task.recognised(self.logits, self.labels)
+
+    @property
     def correct(self) -> Tensor:
-        """Whether each sample is predicted as its label."""
-        return self.logits.argmax(dim=1) == self.labels
+        """Whether each sample is recognised, where the task can tell."""
+        if self.recognised is None:
+            raise UsageError(NOT_TOLD)
+        return self.recognised
 
     @cached_property
     def log_probabilities(self) -> Tensor:
         """The log-probability of every class, in double precision."""
-        return functional.log_softmax(self.logits.double(), dim=1)
+        return functional.log_softmax(self.logits.double(), dim=-1)
 
     @cached_property
     def probabilities(self) -> Tensor:
         """The probability of every class, in double precision."""
         return self.log_probabilities.exp()
+
+    @cached_property
+    def own(self) -> Tensor:
+        """A mask of the right classes, in the shape of the logits."""
+        return functional.one_hot(self.labels, self.classes).bool()
+
+    def of_labels(self, values: Tensor) -> Tensor:
+        """Return the values of the right classes: one per sample, a mean over its labels."""
+        return mean_over_labels(values.gather(-1, self.labels[..., None])[..., 0])
 
     @cached_property
     def margins(self) -> Tensor:
@@ -80,9 +96,14 @@ class Predictions:
         >>> Predictions(torch.tensor([[3.0, 1.0]]), torch.tensor([0])).margins
         tensor([2.], dtype=torch.float64)
         """
-        own = functional.one_hot(self.labels, self.classes).bool()
         scores = self.logits.double()
-        return scores[own] - scores.masked_fill(own, -torch.inf).logsumexp(dim=1)
+        own = scores.gather(-1, self.labels[..., None])[..., 0]
+        return mean_over_labels(own - scores.masked_fill(self.own, -torch.inf).logsumexp(dim=-1))
+
+
+def mean_over_labels(values: Tensor) -> Tensor:
+    """Return one number per sample from one per label."""
+    return values if values.ndim == 1 else values.flatten(1).mean(dim=1)
 
 
 def joined(*some: Predictions) -> Predictions:
@@ -90,7 +111,7 @@ def joined(*some: Predictions) -> Predictions:
     there = [predictions for predictions in some if len(predictions)]
     if not there:
         return some[0]
-    return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]))
+    return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]), there[0].task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +155,11 @@ def observe(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
 ) -> Observed:
     """Run the model once on everything."""
     where = pick_device(device)
+    task = find_task(task, model, train.samples, train.rows(*train.names), where)
     parts: dict[str, Mapping[str, Predictions]] = {}
     with reading(model, where):  # here already, so that the model travels once for both parts
         for part, split in (("train", train), ("test", test)):
@@ -144,7 +167,13 @@ def observe(
                 continue
             rows = [split.rows(subset) for subset in split.names]
             every = predict(
-                model, split.samples, torch.cat(rows), batch_size=batch_size, device=where, precision=precision
+                model,
+                split.samples,
+                torch.cat(rows),
+                batch_size=batch_size,
+                device=where,
+                precision=precision,
+                task=task,
             )
             ends = [0, *accumulate(map(len, rows))]
             places = zip(split.names, pairwise(ends), strict=True)
@@ -166,9 +195,10 @@ class Look:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
+        task: Task | str | None = None,
     ) -> None:
         self.train, self.test = train, test
-        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "task": task}
         self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
     def __call__(self, model: nn.Module) -> Observed:
@@ -190,66 +220,30 @@ def predict(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
 ) -> Predictions:
     """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
 
     ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
     is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes divide the
-    samples among them, and all get every prediction.
+    samples among them, and all get every prediction. ``task=None`` finds the task from outputs and labels.
     """
     where = pick_device(device)
-    chosen = resolve_precision(precision, where)
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
-    part = processes.part_of(len(rows))
-    mine = part.rows(rows) if part else rows
-    samples.keep(mine, where)
-    size = batch_size or BATCH_SIZE.get(where.type, 512)
-    found, labels = [], []
-    settle_padding(samples, model, try_on, rows, where)
-    lengths = samples.token_lengths(where)
-    # Sentences of one length together need little padding.
-    order = torch.arange(len(mine)) if lengths is None else lengths[mine.cpu()].argsort(stable=True)
-    mine = mine[order.to(mine.device)]
-    with (
-        reading(model, where),
-        channels_last(model, where),
-        exact_head(model, chosen),
-        fast_products(where, chosen),
-        autocast(where, chosen),
-    ):
-        done = 0
-        while done < len(mine):
-            try:
-                for batch in _in_order(samples, mine[done:], where, size):
-                    found.append(try_on(model, batch.data))  # on the device: nothing waits within the loop
-                    labels.append(batch.labels)
-                    done += len(batch)
-            except torch.OutOfMemoryError:
-                if size == 1:
-                    raise
-                size //= 2
-                torch.cuda.empty_cache()
-    back = order.argsort().to(where)
-    every = [exchange.gathered(torch.cat(some)[back], part).cpu() for some in (found, labels)]
-    predictions = Predictions(*every)
-    require_known_labels(predictions.labels, rows, predictions.classes)
-    bad = ~predictions.logits.isfinite().all(dim=1)
+    found = find_task(task, model, samples, rows, where)
+    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    outputs, labels = (
+        some.cpu() for some in forward.rows(found.tried_outputs, model, samples, rows, batch_size=batch_size)
+    )
+    found.require_labels(labels, rows, outputs)
+    bad = ~outputs.flatten(1).isfinite().all(dim=1)
     if bad.any():
         raise RunError(
             f"The model's output is not finite for {int(bad.sum())} samples (first: sample "
             f"{int(rows[bad.nonzero()[0]])}). Check its weights and the data."
         )
-    return predictions
-
-
-def _in_order(samples: Samples, rows: Tensor, device: torch.device, size: int) -> Iterator[Batch]:
-    if samples.kept(device):
-        lengths = samples.token_lengths(device)
-        ends = [None if lengths is None else int(lengths[some].max()) for some in rows.cpu().split(size)]
-        there = rows.to(device).split(size)
-        return (samples.batch(some, device, longest=end) for some, end in zip(there, ends, strict=True))
-    return samples.batches(((some, None) for some in rows.cpu().split(size)), device)
+    return Predictions(outputs, found.labels(labels), found)
 
 
 def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:

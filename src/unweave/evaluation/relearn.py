@@ -19,8 +19,9 @@ from torch import nn
 
 from unweave.data import Partition
 from unweave.engine import Logged, OptimizerName, Phase, Workbench, make_optimizer, run_phases
+from unweave.errors import UsageError
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import predict
+from unweave.evaluation.predictions import NOT_TOLD, predict
 from unweave.runtime import pick_device
 from unweave.settings import Settings, setting
 
@@ -93,9 +94,12 @@ class Relearn(Phase):
         right, losses = torch.zeros((), device=bench.device), torch.zeros((), device=bench.device)
         with torch.no_grad():
             for batch in self.watched.in_order():
-                scores = bench.logits(batch)
-                right = right + (scores.argmax(dim=1) == batch.labels).sum()
-                losses = losses + nn.functional.cross_entropy(scores, batch.labels, reduction="sum")
+                outputs, labels = bench.logits(batch), bench.labels(batch)
+                recognised = bench.task.recognised(outputs, labels)
+                if recognised is None:
+                    raise UsageError(NOT_TOLD)
+                right = right + recognised.sum()
+                losses = losses + bench.task.losses(outputs, labels).sum()
         count = len(self.watched.rows)
         bench.descend(self.optimizer, bench.gradient([bench.losses(self.shown[number]).mean()]))
         return {"accuracy": right / count, "loss": losses / count}

@@ -16,7 +16,7 @@ import numpy as np
 
 from unweave.evaluation import attack
 from unweave.evaluation.attack import FEWEST, Scores1D
-from unweave.evaluation.membership import comparable, obstacle
+from unweave.evaluation.membership import comparable, no_probabilities, obstacle
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed, Predictions, array
 
@@ -25,7 +25,7 @@ OFFSET = 0.3  # the authors' value for CIFAR-10
 
 def confidences(predictions: Predictions) -> Scores1D:
     """Return p_y of every sample."""
-    return array(predictions.probabilities.gather(1, predictions.labels[:, None])[:, 0])
+    return array(predictions.of_labels(predictions.probabilities))
 
 
 def expected_confidence(
@@ -98,7 +98,7 @@ def rmia_metrics(
     target: Observed, references: Sequence[Observed], *, resamples: int = 200, seed: int = 0
 ) -> list[Metric]:
     """Attack the forget set with retrained models as references, which never saw it."""
-    note = obstacle(target, "forget")
+    note = obstacle(target, "forget") or no_probabilities(target("train", "forget"))
     if not references:
         note = note or "No reference was given; RMIA needs one to four retrained models."
     elif not note and len(target("test", "remote")) < FEWEST:

@@ -25,9 +25,10 @@ def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> T
     >>> divergence(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0.0, 0.0]]))  # log 2
     tensor([0.6931])
     """
-    probabilities = functional.softmax(target / temperature, dim=1)
-    log_probabilities = functional.log_softmax(scores / temperature, dim=1)
-    return (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=1)
+    probabilities = functional.softmax(target / temperature, dim=-1)
+    log_probabilities = functional.log_softmax(scores / temperature, dim=-1)
+    found = (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=-1)
+    return found if found.ndim == 1 else found.flatten(1).mean(dim=1)
 
 
 def clipped(losses: Tensor, *, at: float) -> Tensor:

@@ -35,7 +35,7 @@ def strike_out(logits: Tensor, labels: Tensor) -> Tensor:
     >>> torch.softmax(strike_out(torch.zeros(1, 3), torch.tensor([1])), dim=1)
     tensor([[0.5000, 0.0000, 0.5000]])
     """
-    return logits.scatter(1, labels[:, None], -torch.inf)
+    return logits.scatter(-1, labels[..., None], -torch.inf)
 
 
 class Distil(Phase):
@@ -61,7 +61,7 @@ class Distil(Phase):
         bench, batch = self.bench, self.forget[number]
         set_learning_rate(self.optimizer, self.settings, done=number / self.steps)
         with torch.no_grad():
-            target = strike_out(bench.logits(batch, model=self.teacher), batch.labels)
+            target = strike_out(bench.logits(batch, model=self.teacher), bench.labels(batch))
         loss = divergence(target, bench.logits(batch)).mean()
         bench.descend(self.optimizer, bench.gradient([loss]))
         return {"divergence": loss.detach()}

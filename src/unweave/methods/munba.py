@@ -115,8 +115,9 @@ class Bargain(Phase):
 
     def relabelled(self, batch: Batch, turn: int) -> Batch:
         """Give a forget batch random labels."""
-        drawn = chance(len(batch), seed=self.bench.seed, turn=turn, device=batch.rows.device)
-        return batch.with_labels(random_labels(batch.labels, drawn, classes=self.classes))
+        true = self.bench.labels(batch)
+        drawn = chance(*true.shape, seed=self.bench.seed, turn=turn, device=batch.rows.device)
+        return batch.with_labels(random_labels(true, drawn, classes=self.classes))
 
 
 MUNBA = Method(

@@ -200,9 +200,10 @@ class Relabel(Masked):
         rows, s = self.forget.rows, self.settings
         place = torch.searchsorted(rows, batch.rows).clamp(max=len(rows) - 1)
         is_forget = rows[place] == batch.rows
-        drawn = chance(len(rows), seed=self.bench.seed, turn=epoch, device=rows.device)[place]
-        labels = random_labels(batch.labels, drawn, classes=self.classes, exclude_true=s.exclude_true)
-        return batch.with_labels(torch.where(is_forget, labels, batch.labels))
+        true = self.bench.labels(batch)
+        drawn = chance(len(rows), *true.shape[1:], seed=self.bench.seed, turn=epoch, device=rows.device)[place]
+        labels = random_labels(true, drawn, classes=self.classes, exclude_true=s.exclude_true)
+        return batch.with_labels(torch.where(is_forget.view(-1, *[1] * (true.ndim - 1)), labels, true))
 
 
 class Difference(Masked):

@@ -92,7 +92,7 @@ class Scrub(Phase):
         if is_forget:
             bench.descend(self.optimizer, bench.gradient([-apart]))
             return {"forget_divergence": apart.detach()}
-        loss = torch.nn.functional.cross_entropy(scores, batch.labels)
+        loss = bench.task.losses(scores, bench.labels(batch)).mean()
         bench.descend(self.optimizer, bench.gradient([s.loss_weight * loss + s.teacher_weight * apart]))
         return {"retained_loss": loss.detach(), "retained_divergence": apart.detach()}
 

@@ -24,7 +24,7 @@ from typing import Literal
 import torch
 
 from unweave.data import RETAINED
-from unweave.engine import Batches, Logged, Phase, Workbench
+from unweave.engine import Logged, Phase, Workbench
 from unweave.maths import Gradient
 from unweave.methods.method import Method
 from unweave.settings import Between, Settings, setting
@@ -67,9 +67,7 @@ class Dampen(Phase):
         self.forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
         by_position = [bench.split.rows(subset).to(bench.device) for subset in ("remote", "adjacent")]
         rows = torch.cat([*([kept.rows] if by_label else by_position), self.forget.rows])
-        self.everything = Batches(
-            kept.samples, rows, size=s.batch_size, seed=kept.seed, device=bench.device, classes=kept.classes
-        )
+        self.everything = kept.of_rows(rows)
         self.steps = len(self.everything) + len(self.forget)
         bench.mode(s.normalisation)
 

@@ -22,7 +22,6 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unweave.data import Partition
 from unweave.engine import Batches, Cost, Workbench
@@ -124,7 +123,7 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
 def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     """Return the forget losses of a model that is made as sure of kept data as the one to be changed is."""
     model = copy.deepcopy(model).to(bench.device).eval()
-    if not bench.own_loss:  # it may know no logits
+    if not bench.task.has_choices:
         return torch.cat([bench.losses(batch, model=model) for batch in forget.in_order()])
     kept = bench.split.rows("adjacent", "remote")
     some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]
@@ -134,7 +133,7 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     scale = sure / _sureness(bench, model, batches).clamp(min=1e-12)
     return torch.cat(
         [
-            functional.cross_entropy(scale * bench.logits(batch, model=model), batch.labels, reduction="none")
+            bench.task.losses(scale * bench.logits(batch, model=model), bench.labels(batch))
             for batch in forget.in_order()
         ]
     )
@@ -142,8 +141,8 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
 
 def _sureness(bench: Workbench, model: nn.Module, batches: Batches) -> Tensor:
     """Return the mean distance between the two largest logits."""
-    gaps = [bench.logits(batch, model=model).double().topk(2, dim=1).values for batch in batches.in_order()]
-    return torch.cat([gap[:, 0] - gap[:, 1] for gap in gaps]).mean()
+    gaps = [bench.logits(batch, model=model).double().topk(2, dim=-1).values for batch in batches.in_order()]
+    return torch.cat([(gap[..., 0] - gap[..., 1]).flatten() for gap in gaps]).mean()
 
 
 def _batches(bench: Workbench, split: Partition, rows: Tensor) -> Batches:

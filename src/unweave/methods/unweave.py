@@ -197,8 +197,8 @@ class Constrained(Phase):
         alike = self.forget.are_at_hand and s.normalisation == "eval"
         self.looks_first = self.dial == 1 and len(self.forget) > 1 and alike
         self.steps = max(s.epochs * len(self.adjacent), s.least_steps) if s.epochs else 0
-        self.chance = math.log(bench.classes(self.forget)) if bench.own_loss else 0.0
-        self.slack = s.patience * (self.chance if bench.own_loss else s.target)
+        self.chance = bench.limit(self.forget)
+        self.slack = s.patience * (self.chance if bench.task.has_choices else s.target)
         if s.target <= self.chance:
             raise UsageError(
                 f"target is {s.target:g}, but a sample is only sure to be predicted wrong where its loss is above "
@@ -212,7 +212,7 @@ class Constrained(Phase):
         self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
         if self.dial < 1:
             unseen = reference_losses(bench, self.forget)
-            if bench.own_loss:
+            if bench.task.has_choices:
                 unseen = odds_of(unseen)
             if self.by_rank:
                 unseen = averaged_quantiles(unseen, count)
@@ -279,10 +279,10 @@ class Constrained(Phase):
         else:
             gradient, odds = self._uphill(self.forget, aims)
         distance = self._cost(aims - odds).mean()
-        own = self.bench.own_loss
-        self.logged["forget_loss"] = (functional.softplus(odds) if own else odds).mean()
+        task = self.bench.task
+        self.logged["forget_loss"] = (functional.softplus(odds) if task.has_choices else odds).mean()
         self.logged["shortfall" if self.settings.goal == "erase" else "squared_distance"] = distance
-        if own:
+        if task.independent:  # of other losses it is not known where a sample stops being recognised
             shortfall = (self.settings.target - odds).clamp(min=0).square().mean()
             self.logged["forget_bound"] = (shortfall / (self.settings.target - self.chance) ** 2).clamp(max=1)
         return distance, gradient
