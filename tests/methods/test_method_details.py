@@ -70,7 +70,7 @@ def test_every_schedule_of_descent(problem):
 def test_every_epoch_of_l1_sparse_has_its_own_penalty(problem):
     """Without any loss a step takes from every weight the step size times what the penalty is in this epoch."""
     values = PLAIN | {"sparsity": 0.5, "learning_rate": 1e-4, "epochs": 5, "plain_epochs": 1, "batch_size": 26}
-    phase = begun("l1-sparse", values, problem, loss=lambda model, batch: 0 * model(batch[0]).sum(1))
+    phase = begun("l1-sparse", values, problem, task=OwnLoss(lambda model, batch: 0 * model(batch[0]).sum(1)))
     assert phase.steps == 10
     for number in range(phase.steps):
         before = weights(phase.bench.model)
