@@ -11,7 +11,7 @@ from torch import nn
 from tests.helpers.tensors import same, weights
 from unweave import RunError, UsageError, unlearn
 from unweave.data import Samples
-from unweave.engine import Batches, Checkpoints, History, Phase, ProgressLine, Workbench, run_phases
+from unweave.engine import Batches, CheckpointFolder, History, Phase, ProgressLine, Workbench, run_phases
 from unweave.engine.cost import Meter
 from unweave.methods import METHODS, find_method
 
@@ -150,17 +150,17 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
 
         phase.step = step
     with pytest.raises(Stop):
-        run_phases(bench(), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
+        run_phases(bench(), phases, checkpoints=CheckpointFolder(tmp_path, every_seconds=0))
 
     again = bench()
-    resumed = run_phases(again, chosen.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, chosen.phases(settings), checkpoints=CheckpointFolder(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
     assert whole.cost.sample_gradients == again.cost.sample_gradients
 
 
 def test_a_checkpoint_of_another_method_is_refused(model, split, tmp_path):
-    checkpoints = Checkpoints(tmp_path, every_seconds=0)
+    checkpoints = CheckpointFolder(tmp_path, every_seconds=0)
     ga, ft = find_method("ga"), find_method("ft")
     run_phases(Workbench(copy.deepcopy(model), split, device=CPU), ga.phases(ga.configure()), checkpoints=checkpoints)
     with pytest.raises(UsageError, match="belongs to a run with the phases"):

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
 from unweave import CollapseError, Limits, RunError, RunWarning, Split, UsageError, unlearn
-from unweave.engine import Checkpoints, Guard, Phase, Workbench, run_phases
+from unweave.engine import CheckpointFolder, Guard, Phase, Workbench, run_phases
 from unweave.methods import METHODS, find_method
 from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
 
@@ -244,8 +244,8 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path, stop):
 
     whole = run()
     with pytest.raises(KeyboardInterrupt):
-        run(Checkpoints(tmp_path, every_seconds=0), stop=stop)
-    resumed = run(Checkpoints(tmp_path), resume=True)
+        run(CheckpointFolder(tmp_path, every_seconds=0), stop=stop)
+    resumed = run(CheckpointFolder(tmp_path), resume=True)
     assert same(whole[0], resumed[0])
     assert whole[1] == resumed[1]
     assert len(whole[1]) > 3

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from tests.helpers.tensors import same, weights
 from unweave import Split, UsageError, evaluate, unlearn
-from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave.engine import CheckpointFolder, Workbench, run_phases
 from unweave.evaluation import Metric, predict
 from unweave.evaluation.goals import goals
 from unweave.lab.benchmarks import Benchmark
@@ -137,9 +137,9 @@ def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
 
         phase.step = step
     with pytest.raises(KeyboardInterrupt):
-        run_phases(bench_for(second), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
+        run_phases(bench_for(second), phases, checkpoints=CheckpointFolder(tmp_path, every_seconds=0))
     again = bench_for(second)
-    resumed = run_phases(again, method.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, method.phases(settings), checkpoints=CheckpointFolder(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
 

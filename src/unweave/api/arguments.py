@@ -20,24 +20,31 @@ from unweave.settings import Settings
 from unweave.tasks import cross_entropy
 
 
-def require_use(
-    method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
+def require_arguments(
+    model: Any, split: Any, test: Any, guard: Any, *, seed: Any, resume: bool, out: str | os.PathLike[str] | None
 ) -> None:
-    """Refuse arguments that cannot be used, or would not be."""
-    _require_state(model, kept=kept)
+    """Raise a `UsageError` for arguments of the wrong kind, or that do not go together."""
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    require_type("split", split, Split, "a Split of the training data")
+    require_type("test", test, (Split, type(None)), "a Split of the test data")
+    require_type("guard", guard, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
+    require_type("out", out, (str, os.PathLike, type(None)), "the path of a folder")
+    require_seed(seed)
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
         )
-    if loss not in (None, cross_entropy) and not method.takes_loss:
-        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
-    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
-        raise UsageError("initial= must be a function that returns the model as it was before training.")
     if resume and out is None:
-        raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
+        raise UsageError("resume=True resumes the run of a folder. Give it with out=.")
 
 
-def _require_state(model: nn.Module, *, kept: bool) -> None:
+def require_task(method: Method, task: Any) -> None:
+    """Raise a `UsageError` for a method that needs classes, and a task known by its loss alone."""
+    if isinstance(task, OwnLoss) and not method.takes_loss:
+        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave task= out.")
+
+
+def require_model(model: nn.Module, *, kept: bool) -> None:
     """Refuse weights without values and, where weights are kept on the way, what is none."""
     state = model.state_dict()
     extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
@@ -64,31 +71,10 @@ def copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def check_reference(reference: Any, settings: Settings) -> None:
-    """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
-    if reference is None and not aims_at_retraining(settings):
-        return
-    require_reference(reference)
-    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
-    if not is_made_on_demand and not aims_at_retraining(settings):
-        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
-
-
-def aims_at_retraining(settings: Settings) -> bool:
-    """Tell whether a run is to look as if the forget data had never been trained on."""
-    return getattr(settings, "goal", None) == "retrain"
-
-
-def check_request(
-    *,
-    device: str | torch.device | None,
-    precision: Precision,
-    compile: Compile = "auto",
-    out: str | os.PathLike[str] | None,
-    resume: bool,
+def check_folder_asked(
+    where: torch.device, *, out: str | os.PathLike[str] | None, resume: bool
 ) -> torch.device:
-    """Refuse what cannot work before any work is done; return the device."""
-    where = Computing(device=device, precision=precision, compile=compile).check()
+    """Raise a `UsageError` where a run cannot begin in the folder, or there is none to resume. Returns the device."""
     if out is not None:
         processes.first(lambda: check_folder(Path(out), resume=resume))
     return where

@@ -13,7 +13,7 @@ from unweave.data.loading import Ahead, Order
 from unweave.data.neighbours import adjacency_scores, nearest
 from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
-from unweave.data.samples import Batch, Check, Collate, Samples, as_keep_data
+from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
 from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Collate",
     "Data",
     "Indices",
+    "KeepData",
     "Order",
     "Partition",
     "Samples",

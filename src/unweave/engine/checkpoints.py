@@ -46,7 +46,7 @@ class Checkpoint:
         return f"{self.phase:02d}-{self.step:08d}"
 
 
-class Checkpoints:
+class CheckpointFolder:
     """The checkpoints in one folder: one at the start of every later phase, the newest, and the one before it.
 
     A checkpoint is due ``every_seconds`` of running time (by a clock that never goes backwards) or, if given,

@@ -19,7 +19,6 @@ from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
-from unweave.evaluation.watch import Watch, Watcher
 
 __all__ = [
     "FEWEST",
@@ -35,8 +34,6 @@ __all__ = [
     "RelearnSettings",
     "Relearning",
     "Scores",
-    "Watch",
-    "Watcher",
     "accuracy_and_losses",
     "array",
     "attack",

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from unweave.engine import Checkpoints, CollapseError
+from unweave.engine import CheckpointFolder, CollapseError
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.runs.weights import ADAPTER, WEIGHTS, save_adapter, to_bytes
 from unweave.runtime import processes
@@ -94,7 +94,7 @@ class OutputFolder:
         except TypeError as error:
             raise UsageError(f"about= must hold what JSON can: {error}") from error
         self.work = unfinished(target)
-        self.checkpoints = Checkpoints(
+        self.checkpoints = CheckpointFolder(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
         )
         self.lock: Lock | None = None
@@ -193,7 +193,7 @@ class OutputFolder:
                 self.lock.release()
             self.work.rename(self.target)
             sync_folder(self.target.parent)
-            Checkpoints(self.target / "checkpoints").prune()
+            CheckpointFolder(self.target / "checkpoints").prune()
         except OSError as error:
             raise RunError(f"The results cannot be written to {self.target}: {error}") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from unweave.engine import Checkpoints
+from unweave.engine import CheckpointFolder
 from unweave.errors import UsageError
 from unweave.evaluation import BeforeStage2
 
@@ -21,7 +21,7 @@ def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) 
     alpha, sign = settings.get("alpha"), settings.get("mean_sign")
     if not isinstance(alpha, int | float) or sign not in (-1, 1):
         return None
-    tensors = dict(Checkpoints(folder / "checkpoints").between()).get(0)
+    tensors = dict(CheckpointFolder(folder / "checkpoints").between()).get(0)
     if tensors is None:
         return None
     try:

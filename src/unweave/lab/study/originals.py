@@ -15,7 +15,7 @@ from torch import nn
 
 from unweave.api import load_weights, remove_folder
 from unweave.data import SUBSETS
-from unweave.engine import Checkpoints, Computing
+from unweave.engine import CheckpointFolder, Computing
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, Task
 from unweave.lab.study.locks import Locks
@@ -128,7 +128,7 @@ class Originals:
             subsets=self.subsets,
             **self.computing.working,
             progress=self.progress.bar,
-            checkpoints=Checkpoints(folder),
+            checkpoints=CheckpointFolder(folder),
             stop=self.stop,
         )
         tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}

@@ -1,0 +1,82 @@
+"""Where and how a run computes."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, get_args
+
+import torch
+
+from unweave.data import KeepData, as_keep_data
+from unweave.engine.compiling import Compile
+from unweave.errors import UsageError, unknown
+from unweave.runtime import Precision, parse_bytes, pick_device, resolve_precision, sharding
+
+
+@dataclass(frozen=True)
+class Compute:
+    """The device of a run, and how it is used. None of this changes what is computed, but for rounding.
+
+    Args:
+        device: Where to compute, such as ``"cpu"`` or ``"cuda:1"``. None: the best there is.
+        precision: That of forward and backward passes; weights and gradients stay in float32. ``"auto"`` is bfloat16 on
+            CUDA and float32 elsewhere.
+        compile: When forward passes are compiled: where it saves more time than it takes (``"auto"``), ``"on"`` or
+            ``"off"``.
+        micro_batch: The most samples that are differentiated at once. A larger batch is cut into pieces, with the same
+            results and one more forward pass; a device whose memory runs out does so by itself. Not in training mode of
+            normalisation.
+        max_memory: The most memory to take of a CUDA device, such as ``"8GB"``.
+        shard: Whether several processes divide the weights among them (FSDP2). None: if ``accelerate launch`` was told
+            so.
+        keep_data: Where samples stay once they were read: on the device if they fit (``"auto"``), always
+            (``"device"``) or never (``"host"``).
+
+    Raises:
+        UsageError: A value is not one of those above.
+
+    >>> Compute("cpu", micro_batch=64).check()
+    device(type='cpu')
+    """
+
+    device: str | torch.device | None = None
+    _: KW_ONLY
+    precision: Precision = "auto"
+    compile: Compile = "auto"
+    micro_batch: int | None = None
+    max_memory: int | str | None = None
+    shard: bool | None = None
+    keep_data: KeepData = "auto"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("way to compile", self.compile, get_args(Compile)),
+            ("precision", self.precision, get_args(Precision)),
+        ):
+            if value not in known:
+                raise unknown(name, value, known)
+        as_keep_data(self.keep_data)
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise UsageError(f"micro_batch is {self.micro_batch}, but must be at least 1.")
+        if self.max_memory is not None:
+            parse_bytes(self.max_memory)
+
+    def check(self) -> torch.device:
+        """Return the device, or raise a `UsageError` if it cannot be used here."""
+        where = pick_device(self.device)
+        resolve_precision(self.precision, where)
+        return where
+
+    @property
+    def cuts_weights(self) -> bool:
+        """Whether the weights are divided among the processes of this run."""
+        return sharding.is_wanted(self.shard)
+
+    @property
+    def looking(self) -> dict[str, Any]:
+        """The arguments of what only looks at models."""
+        return {"device": self.device, "precision": self.precision}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values that a configuration on record holds."""
+        return {"precision": self.precision, "compile": self.compile}
