@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.storage import canonical, sha256
+from unweave.storage.files import canonical, sha256
 
 
 def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
