@@ -61,17 +61,29 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     >>> [len(list(layer.parameters())) for layer in layers_of(nn.ModuleList([nn.Linear(2, 2), nn.ReLU()]))]
     [2]
     """
+    blocks = _named_blocks(model) or _listed_blocks(model)
+    inner = {id(part) for block in blocks for part in list(block.modules())[1:]}
+    uses = _weights_used(model)
+    return [block for block in blocks if id(block) not in inner and _owns_its_weights(block, uses)]
+
+
+def _named_blocks(model: nn.Module) -> list[nn.Module]:
     names = set(getattr(model, "_no_split_modules", None) or ())
-    blocks = [module for module in model.modules() if type(module).__name__ in names]
-    blocks = blocks or [block for module in model.modules() if isinstance(module, nn.ModuleList) for block in module]
-    inner = {id(module) for block in blocks for module in block.modules() if module is not block}
-    uses = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
+    return [module for module in model.modules() if type(module).__name__ in names]
 
-    def is_apart(block: nn.Module) -> bool:
-        own = Counter(id(p) for module in block.modules() for p in module.parameters(recurse=False))
-        return bool(own) and all(uses[key] == times for key, times in own.items())
 
-    return [block for block in blocks if id(block) not in inner and is_apart(block)]
+def _listed_blocks(model: nn.Module) -> list[nn.Module]:
+    return [block for module in model.modules() if isinstance(module, nn.ModuleList) for block in module]
+
+
+def _weights_used(module: nn.Module) -> Counter[int]:
+    """Return in how many places of a module each weight is used."""
+    return Counter(id(weight) for part in module.modules() for weight in part.parameters(recurse=False))
+
+
+def _owns_its_weights(block: nn.Module, uses: Counter[int]) -> bool:
+    own = _weights_used(block)
+    return bool(own) and all(uses[weight] == places for weight, places in own.items())
 
 
 def is_cut(tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Settings: the dataclass of a method is the only home of a default, its range and its help text.
+"""The base class of settings, and `setting`, which declares one of them.
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def setting(
     below: float | None = None,
     search: Search | None = None,
 ) -> Any:
-    """Declare a setting: its default, its range, what a user needs to know of it, and where tuning looks for it."""
+    """Declare a setting: its default, its range, its help text and the space that tuning searches."""
     limits = {"at least": at_least, "above": above, "at most": at_most, "below": below}
     return dataclasses.field(
         default=default,
@@ -50,7 +50,7 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of every method's settings: checks types and ranges when made."""
+    """Base of every method's settings. It checks types and ranges when it is created."""
 
     def __post_init__(self) -> None:
         types = _types(type(self))
@@ -61,7 +61,7 @@ class Settings:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from values that may be text, as the command line and files give them."""
+        """Create settings from values that may be text, as on the command line and in files."""
         types = _types(cls)
         for name in values:
             if name not in types:
@@ -70,7 +70,7 @@ class Settings:
 
     @classmethod
     def describe(cls) -> list[dict[str, Any]]:
-        """Return name, type, default, limits, help and search space of every setting, in order."""
+        """Return the name, type, default, limits, help and search space of every setting, in order."""
         types = _types(cls)
         return [
             {
@@ -86,7 +86,7 @@ class Settings:
 
     @classmethod
     def searched(cls) -> dict[str, Search]:
-        """Return the search spaces of the settings that tuning chooses."""
+        """Return the search space of every setting that tuning may change."""
         spaces = {field.name: field.metadata.get("search") for field in dataclasses.fields(cls)}
         return {name: space for name, space in spaces.items() if space is not None}
 
@@ -133,7 +133,7 @@ def _from_text(name: str, value: Any, kind: Any) -> Any:
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
-    if isinstance(value, np.generic):  # numbers of numpy are numbers
+    if isinstance(value, np.generic):  # a NumPy number counts as a Python number
         value = value.item()
     if choices := _choices(kind):
         if value not in choices or isinstance(value, bool):

@@ -360,11 +360,11 @@ def test_an_empty_list_of_methods_does_not_mean_all(tmp_path):
 def test_a_cell_that_another_process_died_of_is_left_to_the_next_start(tmp_path):
     cells = plan(["original", "ga"], seeds=1, benchmark=tiny())
     store = Store.create(tmp_path / "s", "tiny")
-    with store.locks.claim("cell.ga.seed-0") as claim:
-        claim.file.write(f"{time.time() + 3600}\n")  # begun "after" this start, and nobody holds it
+    note = store.locks / "cell.ga.seed-0.begun"
+    note.write_text(f"{time.time() + 3600}\n")  # begun "after" this start, and nobody holds the lock
     run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert (store.is_done(cells[0]), store.is_done(cells[1])) == (True, False)
-    (store.locks.folder / "cell.ga.seed-0.lock").write_text("5\n")  # long ago
+    note.write_text("5\n")  # long ago
     run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert store.is_done(cells[1])
 
@@ -621,7 +621,7 @@ def test_an_original_of_ones_own_is_not_on_record_as_anothers(tmp_path):
 
 def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(tmp_path, finished, monkeypatch):
     benchmark, store = tiny(forget="first"), Store.create(tmp_path / "s", "tiny", options={"forget": "first"})
-    with store.locks.claim("model.original.seed-0"):  # is being trained
+    with Lock.claim(store.locks / "model.original.seed-0.lock"):  # is being trained
         taken = take_originals(benchmark, store, finished, [0, 1])
     assert set(taken["hashes"]) == {"1"}
     assert [path.name for path in store.models.iterdir()] == ["original.seed-1.safetensors"]
@@ -634,7 +634,7 @@ def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(
 
 
 def is_free(store):
-    with store.locks.claim("originals") as claim:
+    with Lock.claim(store.locks / "originals.lock") as claim:
         return claim is not None
 
 
@@ -653,13 +653,13 @@ def test_what_a_time_limit_left_to_compare_is_said(tmp_path, monkeypatch):
 def test_weights_stay_while_a_cell_is_not_settled_or_not_compared(tmp_path):
     cells = plan(["original", "retrain", "ga"], seeds=1, benchmark=tiny())
     store = Store.create(tmp_path / "s", "tiny")
-    note = store.locks.folder / "cell.ga.seed-0.lock"
+    note = store.locks / "cell.ga.seed-0.begun"
     note.write_text(f"{time.time() + 3600}\n")  # a process died of it: the next start tries again
     run_study(tiny(), cells, store.folder, device="cpu", keep="none")
     kept = [store.models / "original.seed-0.safetensors", store.weights("retrain.seed-0")]
     assert all(path.exists() for path in kept)
     note.write_text("")
-    with store.locks.claim("compare.ga.seed-0"):  # another process is at it
+    with Lock.claim(store.locks / "compare.ga.seed-0.lock"):  # another process is at it
         run_study(tiny(), cells, store.folder, device="cpu", keep="none")
     assert store.is_done(cells[2])
     assert all(path.exists() for path in [*kept, store.weights("ga.seed-0")])

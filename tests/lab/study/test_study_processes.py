@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -54,7 +55,10 @@ def done(folder):
 
 def in_work(folder, since):
     """How many cells were begun since a moment and are not at their end."""
-    notes = [path.read_text() for path in folder.glob("s/locks/cell.*.lock")]
+    notes = []
+    for path in folder.glob("s/locks/cell.*.begun"):
+        with contextlib.suppress(FileNotFoundError):  # it came to its end just now
+            notes.append(path.read_text())
     return sum(note.endswith("\n") and float(note) >= since for note in notes)
 
 

@@ -30,13 +30,14 @@ from unweave.cli.app import app, say
 from unweave.evaluation import Predictions
 from unweave.lab.benchmarks import BENCHMARKS, Benchmark, find_benchmark
 from unweave.lab.benchmarks.tuned_profiles import with_tuned
-from unweave.lab.study import Locks, plan
+from unweave.lab.study import plan
 from unweave.lab.tuning import Space, Tuning, carve, tune, tuned_methods
 from unweave.lab.tuning.objectives import as_retrained, erase
 from unweave.lab.tuning.searches import RANDOM_FIRST, MethodSearch, Tried, open_storage
 from unweave.lab.tuning.tuning_folder import Folder, chosen
 from unweave.methods import METHODS
 from unweave.settings import Choices, Span
+from unweave.storage import Lock
 
 SUBSETS = ("forget", "adjacent", "remote")
 QUICK = ["ga", "ssd"]
@@ -434,7 +435,7 @@ def test_workers_find_what_one_process_finds(tuned, tmp_path):
 def test_random_trials_of_a_method_do_not_wait_for_each_other(tuned, tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=0)
-    with Locks(folder / "locks").claim("trial.ga.0"):  # somebody is at the first trial, for long
+    with Lock(folder / "locks" / "trial.ga.0.lock"):  # somebody is at the first trial, for long
         said = []
         tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=8, write=said.append)
     assert [row["trial"] for row in rows(folder)] == ["1", "2", "3", "4", "5"]  # the next would learn from the first
@@ -499,7 +500,7 @@ def test_a_trial_that_torch_itself_gives_up_is_a_failed_trial(tmp_path, monkeypa
 def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu", time_limit=0)
-    (folder / "locks" / "trial.ga.0.lock").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
+    (folder / "locks" / "trial.ga.0.begun").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
     assert tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu").left() == {"ga": 1}
 
 

@@ -2,7 +2,6 @@
 
 from unweave.lab.study.cell_progress import Progress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
-from unweave.lab.study.locks import Locks
 from unweave.lab.study.originals import NotYet, Originals
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
@@ -15,7 +14,6 @@ __all__ = [
     "PRESETS",
     "REFERENCES",
     "Cell",
-    "Locks",
     "NotYet",
     "Originals",
     "Preset",

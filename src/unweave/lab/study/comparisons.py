@@ -17,6 +17,7 @@ from unweave.lab.study.cell_progress import Progress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
+from unweave.storage import Lock
 
 Keep = Literal["all", "originals", "none"]
 
@@ -61,7 +62,7 @@ class Comparisons:
         if name not in finished:  # it failed
             return
         if self.store.comparable(name):
-            with self.store.locks.claim(f"compare.{name}") as claim:
+            with Lock.claim(self.store.locks / f"compare.{name}.lock") as claim:
                 if claim is not None and (references := self.store.comparable(name)):
                     self._compare_with(name, finished[name]["seed"], references)
         every, known = self.store.references_of(name), self.store.compared_with(name)

@@ -18,10 +18,9 @@ from unweave.data import SUBSETS
 from unweave.engine import CheckpointFolder, Computing
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, Task
-from unweave.lab.study.locks import Locks
 from unweave.lab.study.store import Store
 from unweave.runs import UNFINISHED
-from unweave.storage import write_whole
+from unweave.storage import Lock, write_whole
 
 
 def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iterable[int]) -> dict[str, Any] | None:
@@ -42,7 +41,7 @@ def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iter
     names = [name for name in names if (other.models / f"{name}.safetensors").exists()]
     if not names:
         raise UsageError(f"{source} has no original of the seeds that are asked for. Was it run with --keep-models?")
-    with store.locks.wait_for("originals"):  # another start may be at the same
+    with Lock(store.locks / "originals.lock", wait=True):  # another start may be at the same
         taken = {name.rpartition("-")[2]: _taken(name, store, other) for name in names}
     hashes = {seed: found for seed, found in taken.items() if found}
     return {"study": other.title, "hashes": hashes, "provenance": other.provenance()[:1]} if hashes else None
@@ -52,7 +51,7 @@ def _taken(name: str, store: Store, other: Store) -> str | None:
     """Copy an original, unless there is one or it is being trained; return its hash if it is the other study's."""
     file = f"{name}.safetensors"
     data, own = (other.models / file).read_bytes(), store.models / file
-    with store.locks.claim(f"model.{name}") as claim:
+    with Lock.claim(store.locks / f"model.{name}.lock") as claim:
         if claim is not None and not own.exists():
             write_whole(own, data)
         same = claim is not None and own.read_bytes() == data
@@ -67,7 +66,7 @@ class Home(Protocol):
     """A folder that keeps trained models for several processes."""
 
     models: Path
-    locks: Locks
+    locks: Path
 
     def note_time(self, name: str, seconds: float) -> None:
         """Keep how long something took."""
@@ -110,7 +109,7 @@ class Originals:
             name = f"{self.kind}.seed-{seed}"
             path = self.store.models / f"{name}.safetensors"
             if not path.exists():
-                with self.store.locks.claim(f"model.{name}") as claim:
+                with Lock.claim(self.store.locks / f"model.{name}.lock") as claim:
                     if claim is None:
                         raise NotYet
                     if not path.exists():

@@ -22,10 +22,9 @@ from typing import Any
 
 from unweave.errors import RunError, UsageError
 from unweave.lab.study.cells import Cell, profile_of, safe
-from unweave.lab.study.locks import Locks
 from unweave.lab.study.table import flatten, write_table
 from unweave.runs import UNFINISHED
-from unweave.storage import write_whole
+from unweave.storage import Lock, write_whole
 
 SCHEMA = 1
 COMPARISON = "against-retrain.json"
@@ -38,7 +37,7 @@ class Store:
         self.folder = folder
         self.cells, self.failed, self.models = folder / "cells", folder / "failed", folder / "models"
         self.table = folder / "results.parquet"
-        self.locks = Locks(folder / "locks")
+        self.locks = folder / "locks"
 
     @classmethod
     def create(cls, folder: Path, benchmark: str, *, options: Mapping[str, Any] | None = None) -> Store:
@@ -50,9 +49,9 @@ class Store:
         others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
         if others and not (folder / "study.json").exists():
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
-        for path in (store.cells, store.failed, store.models, store.locks.folder):
+        for path in (store.cells, store.failed, store.models, store.locks):
             path.mkdir(parents=True, exist_ok=True)
-        with store.locks.wait_for("study"):
+        with Lock(store.locks / "study.lock", wait=True):
             if not (folder / "study.json").exists():
                 about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark, "options": options}
                 store._write_about(about)
@@ -95,7 +94,7 @@ class Store:
 
     def add_presets(self, presets: Mapping[str, Mapping[str, Any]]) -> None:
         """Note which named studies the folder holds; rows of an earlier start stay."""
-        with self.locks.wait_for("study"):
+        with Lock(self.locks / "study.lock", wait=True):
             about = self.about()
             known = about.setdefault("presets", {})
             for name, preset in presets.items():
@@ -112,7 +111,7 @@ class Store:
 
     def adopt(self, cells: Iterable[Cell]) -> None:
         """Let cells that name their method's first profile, as they once did, be those that name none."""
-        with self.locks.wait_for("names"):
+        with Lock(self.locks / "names.lock", wait=True):
             for cell in [cell for cell in cells if cell.profile is None]:
                 named = replace(cell, profile=profile_of(cell)).name
                 if (self.cells / named).exists() and not (self.cells / cell.name).exists():

@@ -95,7 +95,7 @@ def begin_study(
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
     store.add_presets(presets or {})
     if not all(store.is_done(cell) for cell in cells):
-        with store.locks.wait_for("provenance"):
+        with Lock(store.locks / "provenance.lock", wait=True):
             where = provenance(device)
             store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
@@ -109,7 +109,7 @@ def _settings(benchmark: Benchmark, cell: Cell) -> Settings:
 
 def end_study(store: Store) -> None:
     """Write the table."""
-    with store.locks.wait_for("table"):
+    with Lock(store.locks / "table.lock", wait=True):
         store.write_table()
 
 
@@ -162,7 +162,7 @@ class Work:
         """Run a cell, unless another process is at it or trains its original; tell whether it is settled."""
         if self.store.is_settled(cell, since=self.since):
             return True
-        with self.store.locks.claim(f"cell.{cell.name}") as claim:
+        with Lock.claim(self.store.locks / f"cell.{cell.name}.lock") as claim:
             if claim is None:
                 return False
             if self.store.is_settled(cell, since=self.since):

@@ -29,7 +29,7 @@ from unweave.lab.tuning.trial_progress import Progress
 from unweave.lab.tuning.tuning_folder import Folder
 from unweave.methods import find_method
 from unweave.runtime import Precision
-from unweave.storage import provenance
+from unweave.storage import Lock, provenance
 
 SEED = 100  # none of those that results are reported for
 TRAINED_ON = {"original": SUBSETS, "retrained": RETAINED}
@@ -110,7 +110,7 @@ class Tuning:
         self.seeds = range(seed, seed + seeds)
         require_optuna()
         self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
-        with self.folder.locks.wait_for("storage"):
+        with Lock(self.folder.locks / "storage.lock", wait=True):
             self.storage = open_storage(self.folder.storage)
             self.searches = {name: self._search(name) for name in methods}
         self.best: dict[str, Any] | None = None
@@ -194,7 +194,7 @@ class Work:
     def _attempt(self, number: int, name: str) -> bool:
         """Run a trial of a method, unless another process is at it; tell whether it was run."""
         search = self.tuning.searches[name]
-        with self.tuning.folder.locks.claim(f"trial.{name}.{number}") as claim:
+        with Lock.claim(self.tuning.folder.locks / f"trial.{name}.{number}.lock") as claim:
             if claim is None or number in {tried.trial for tried in search.tried()}:
                 return False
             if claim.died_since(self.since):  # it might take this process down too: the next start tries again

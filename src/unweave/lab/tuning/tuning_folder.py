@@ -22,12 +22,12 @@ from typing import Any
 from unweave.data import SUBSETS
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import FILE, FORMAT, SCHEMA, Benchmark
-from unweave.lab.study import Locks, read_times
+from unweave.lab.study import read_times
 from unweave.lab.tuning.held_out import HELD_OUT
 from unweave.lab.tuning.objectives import GOALS
 from unweave.lab.tuning.search_space import DEFAULT, PAPER
 from unweave.lab.tuning.searches import Tried
-from unweave.storage import read_json, write_whole
+from unweave.storage import Lock, read_json, write_whole
 
 COLUMNS = (
     *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
@@ -40,7 +40,7 @@ class Folder:
 
     def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int, seeds: int) -> None:
         """Open the folder, or make it. A folder with other content, or of another tuning, is refused."""
-        self.place, self.models, self.locks = place, place / "models", Locks(place / "locks")
+        self.place, self.models, self.locks = place, place / "models", place / "locks"
         self.storage, self.best = place / "optuna.db", place / FILE
         self.about = {
             "benchmark": benchmark.name,
@@ -57,9 +57,9 @@ class Folder:
         others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
         if others and not known.exists():
             raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
-        for path in (self.models, self.locks.folder):
+        for path in (self.models, self.locks):
             path.mkdir(parents=True, exist_ok=True)
-        with self.locks.wait_for("tuning"):
+        with Lock(self.locks / "tuning.lock", wait=True):
             if not known.exists():
                 write_whole(known, _indented(self.about))
         if (found := read_json(known)) != self.about:
@@ -76,7 +76,7 @@ class Folder:
 
     def add_provenance(self, content: Mapping[str, Any]) -> None:
         """Note a start."""
-        with self.locks.wait_for("provenance"):
+        with Lock(self.locks / "provenance.lock", wait=True):
             write_whole(self.place / "provenance.json", _indented({"runs": [*self._runs(), content]}))
 
     def _training_seconds(self) -> float:
@@ -89,7 +89,7 @@ class Folder:
 
     def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:
         """Write the table; and the best of every method, unless one has had fewer trials than another."""
-        with self.locks.wait_for("tables"):
+        with Lock(self.locks / "tables.lock", wait=True):
             write_whole(self.place / "trials.csv", _table(every).encode())
             every = {name: tried for name, tried in every.items() if tried}  # one that was only asked for has none
             trials = max(map(len, every.values()), default=0)
