@@ -129,7 +129,7 @@ def write(folder: Path | None, name: str, content: dict[str, Any], device: torch
     folder.mkdir(parents=True, exist_ok=True)
     about = provenance(device) | {"threads": torch.get_num_threads()}
     started = sys.modules["__main__"].__spec__  # None where a file was started, and not `python -m`
-    words = [word if word != str(folder) else folder.name for word in sys.argv[1:]]  # no folders of one machine
+    words = [Path(word).name if Path(word).is_absolute() or word == str(folder) else word for word in sys.argv[1:]]
     about["command"] = " ".join(["python -m", started.name if started else name, *words])
     text = json.dumps({"provenance": about, **content}, indent=2)
     (folder / f"{name}.json").write_text(text + "\n")

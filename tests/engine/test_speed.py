@@ -1,13 +1,10 @@
-"""Fast ways give what slow ways give, and nothing in a step waits for the device."""
+"""Fast paths give the results of slow ones, and no step waits for the device."""
 
 from __future__ import annotations
 
 import copy
-import gc
 import json
 import traceback
-import warnings
-import weakref
 
 import pytest
 import torch
@@ -15,28 +12,24 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.tensors import same, weights
+from tests.helpers.tiny import Scaled
 from unweave import Split, UsageError, evaluate, unlearn
 from unweave.data import tensors_of
 from unweave.engine import Workbench, run_phases
-from unweave.engine.compiling import Forwards
-from unweave.engine.compiling import forwards as compiled
-from unweave.engine.compiling.forwards import Variant
-from unweave.errors import RunWarning
 from unweave.evaluation import Look, predictions
 from unweave.methods import METHODS, find_method
 from unweave.runtime import exact_head, resolve_precision, use_channels_last, use_contiguous
-from unweave.tasks import logits
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
-# Operations whose result the host must wait for: a value, or a shape that depends on values.
+# Operations that make the host wait: their result is a value, or has a shape that depends on values.
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero"}
 
 
 class Watch(TorchDispatchMode):
-    """Notes every operation that would make the host wait for a GPU, but for those on an optimiser's own counters.
+    """Notes every operation that would make the host wait for a GPU.
 
-    (These are on the host on every device.)
+    It leaves out an optimiser's own counters, which are on the host on every device.
     """
 
     def __init__(self):
@@ -65,7 +58,7 @@ class Watch(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_the_watch_sees_what_waits():
+def test_the_watch_sees_operations_that_wait():
     values = torch.tensor([0.0, 1.0])
     for wait in (bool, torch.nonzero, torch.unique, lambda v: v.tolist(), lambda v: v.cpu(), lambda v: v[v > 0]):
         with Watch() as watch:
@@ -116,7 +109,7 @@ def test_auto_precision_is_float32_on_the_cpu_and_bfloat16_on_cuda(model, split,
     assert json.loads((tmp_path / "run" / "scores.json").read_text())["precision"] == "float32"
 
 
-def test_a_wrong_way_to_compile_is_refused(model, split):
+def test_an_unknown_way_to_compile_is_rejected(model, split):
     with pytest.raises(UsageError, match="way to compile"):
         unlearn(model, split, device="cpu", compile="sometimes")
 
@@ -148,7 +141,7 @@ def test_channels_last_changes_neither_weights_nor_results():
 
 
 def test_a_run_laid_out_channels_last_gives_the_same_weights(images, monkeypatch):
-    """The layout is a matter of CUDA, but its arithmetic is the same anywhere."""
+    """Only CUDA uses this layout, but its arithmetic is the same on every device."""
     model = convolutional()
     plain = unlearn(model, images, device="cpu", **FAST)
     monkeypatch.setattr("unweave.engine.workbench.use_channels_last", lambda m, _: use_channels_last(m, CUDA))
@@ -158,7 +151,7 @@ def test_a_run_laid_out_channels_last_gives_the_same_weights(images, monkeypatch
         assert torch.allclose(tensor, plain.model.state_dict()[name], atol=1e-4), name
 
 
-def test_logits_are_in_float32_whatever_the_body_does():
+def test_logits_are_float32_in_every_precision():
     model = convolutional().eval()
     inputs = torch.randn(4, 3, 8, 8)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -175,135 +168,11 @@ def test_evaluation_in_bfloat16_is_near_float32(images):
     assert torch.allclose(half("train").logits, full("train").logits, atol=0.05)
 
 
-# Compiling
-
-
-class Scaled(nn.Module):
-    """A model that takes a mapping, as Hugging Face models do."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(5, 3)
-
-    def forward(self, values):
-        return self.layer(torch.tanh(values))
-
-
-def test_compiled_and_plain_runs_are_equal_and_a_copy_finds_the_code_ready(data):
-    if " " in torch.__file__:
-        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
-    values, labels = data
-    split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
-    model = Scaled()
-    plain = unlearn(model, split, device="cpu", compile="off", **settings)
-    before = set(compiled._WARM)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RunWarning)
-        fast = unlearn(model, split, device="cpu", compile="on", **settings)
-    assert before < compiled._WARM
-    assert list(fast.model.state_dict()) == list(model.state_dict())
-    for key, tensor in plain.model.state_dict().items():
-        assert torch.allclose(fast.model.state_dict()[key], tensor, atol=1e-5)
-    known = set(compiled._WARM)
-    unlearn(model, split, device="cpu", compile="auto", seed=1, **settings)
-    assert known == compiled._WARM
-
-
-def test_a_filled_batch_has_the_losses_and_the_gradient_of_its_own_samples(data):
-    if " " in torch.__file__:
-        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
-    values, labels = data
-    split = Split({"values": values, "labels": labels}, forget=range(15), adjacent=range(15, 31), remote=range(31, 60))
-    model, found = Scaled(), []
-    for way in ("off", "on"):
-        bench = Workbench(model, split, device=CPU, compile=way)
-        bench.mode("eval")
-        for _ in range(3):
-            bench.gradient([bench.losses(bench.batches("adjacent", size=16)[0]).mean()])
-        losses = bench.losses(bench.batches("forget", size=15)[0])
-        found.append([losses.detach(), *bench.gradient([losses.square().mean()])])
-        assert {known.samples for known in bench.forward.compiling._known} == ({16} if way == "on" else set())
-    for plain, filled in zip(*found, strict=True):
-        assert torch.allclose(plain, filled, atol=1e-6)
-
-
-def test_a_compiler_that_fails_is_no_obstacle(model, split, monkeypatch):
-    def broken(*_, **__):
-        def call(*_, **__):
-            raise RuntimeError("no compiler here")
-
-        return call
-
-    plain = unlearn(model, split, device="cpu", compile="off", **FAST)
-    monkeypatch.setattr(torch, "compile", broken)
-    with pytest.warns(RunWarning, match="no compiler here"):
-        found = unlearn(model, split, device="cpu", compile="on", **FAST)
-    assert same(weights(plain.model), weights(found.model))
-
-
-def variant(samples, *, training=False):
-    return Variant("model", training, True, False, (((samples, 5), "torch.float32"), ((samples,), "torch.int64")))
-
-
-def test_auto_compiles_only_what_saves_more_than_it_takes(monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    forwards = Forwards("auto", CPU)
-    forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-    often, rare, never = variant(8), variant(7), variant(6)
-    forwards._calls[often], forwards._calls[rare] = 10, 1
-    assert forwards._pays(often, samples=8, layers=16)  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
-    forwards._claims.pop(often).release()
-    assert not forwards._pays(rare, samples=7, layers=16)
-    assert not forwards._pays(never, samples=6, layers=16)
-    forwards._left = 900
-    assert not forwards._pays(often, samples=8, layers=16)
-    mark = forwards._mark(often)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()  # what another process compiled is ready in seconds
-    assert forwards._pays(often, samples=8, layers=16)
-
-
-def test_what_another_process_is_compiling_is_waited_for(model, split, monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiled, "BACKEND", "eager")
-    often = variant(8)
-    first, second = (Forwards("auto", CPU) for _ in range(2))  # with an open file each, as two processes have
-    for forwards in (first, second):
-        forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-        forwards._calls[often] = 10
-    assert first._pays(often, samples=8, layers=16)
-    assert first._pays(often, samples=8, layers=16)
-    assert not second._pays(often, samples=8, layers=16)
-    first._run_compiled(lambda model, data: model(data[0]), model, split.samples.read(torch.arange(8)), often)
-    second._left = 100  # ready code pays much sooner
-    assert second._pays(often, samples=8, layers=16)
-    assert not list(tmp_path.rglob("*.lock"))
-
-
-def test_a_batch_is_filled_up_to_a_compiled_one_that_is_little_larger():
-    forwards = Forwards("on", CPU)
-    forwards._known = {variant(128), variant(512), variant(512, training=True)}
-    assert forwards._to_fill(variant(500), 500) == 512
-    assert forwards._to_fill(variant(512), 512) is None
-    assert forwards._to_fill(variant(300), 300) is None, "far from any"
-    assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the filling"
-
-
-def test_a_model_that_ran_as_it_is_may_go():
-    forwards, model = Forwards("auto", CPU), nn.Linear(5, 3)
-    gone = weakref.ref(model)
-    forwards.run(logits, model, (torch.zeros(2, 5), torch.zeros(2)))
-    del model
-    gc.collect()
-    assert gone() is None
-
-
-# One pass, and none for what is known
+# Shared passes, and no pass for what is known
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_batches_share_a_pass_where_that_changes_nothing(data, named):
+def test_batches_share_a_pass_when_that_changes_nothing(data, named):
     values, labels = data
     split = Split({"values": values, "labels": labels} if named else data, range(8), range(8, 20), range(20, 60))
     model = Scaled() if named else nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
@@ -325,7 +194,7 @@ def test_batches_share_a_pass_where_that_changes_nothing(data, named):
 
 @pytest.mark.parametrize(("most", "at_once", "passes"), [(4, 0, 5), (8, 0, 3), (4, 512, 1)])
 def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
-    """The size that is asked for; on CUDA more, for there a small pass takes as long as a large one."""
+    """On CUDA, where a small pass takes as long as a large one, more samples share a pass."""
     model = Counting(5, 3)
     bench = Workbench(model.eval(), split, device=CPU)
     assert bench.at_once == 0
@@ -335,7 +204,7 @@ def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
     model.register_forward_pre_hook(lambda *_: ran.append(1))
     groups = list(bench.losses_in_passes(batches.several(0, 5), most=most))
     assert len(ran) == len(groups) == passes
-    model.train()  # where samples may depend on each other
+    model.train()  # samples may depend on each other
     assert len(list(bench.losses_in_passes(batches.several(0, 5), most=most))) == 5
     pairs = [pair for group in groups for pair in group]
     assert [batch.rows.tolist() for batch, _ in pairs] == [batches[n].rows.tolist() for n in range(5)]
@@ -344,7 +213,7 @@ def test_small_batches_share_passes_up_to_a_size(split, most, at_once, passes):
 
 
 def test_batches_of_two_lengths_take_two_passes():
-    """Padding is cut to a batch's longest sentence, so batches of one subset differ in shape."""
+    """Padding is cut to the longest sentence of a batch, so the batches of a subset differ in shape."""
 
     class Mean(nn.Module):
         def __init__(self):
@@ -370,7 +239,7 @@ def test_batches_of_two_lengths_take_two_passes():
 
 
 class Counting(nn.Linear):
-    """Counts the samples that went through."""
+    """Counts the samples it has seen."""
 
     seen = 0
 
@@ -379,7 +248,7 @@ class Counting(nn.Linear):
         return super().forward(inputs)
 
 
-def test_evaluation_runs_each_model_once_and_what_a_look_remembers_never_again(split):
+def test_evaluation_runs_each_model_once_and_a_look_remembers_it(split):
     model, original = Counting(5, 3), Counting(5, 3)
     look = Look(split, split, device="cpu", task="classification")
     first = evaluate(model, split, split, original=original, look=look, device="cpu")
@@ -391,7 +260,7 @@ def test_evaluation_runs_each_model_once_and_what_a_look_remembers_never_again(s
     assert again.metric(*name).before == first.metric(*name).before
 
 
-def test_memory_that_is_too_small_halves_the_batches(split):
+def test_batches_are_halved_when_memory_runs_out(split):
     sizes = []
 
     class Small(nn.Linear):

@@ -29,6 +29,17 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
+class Scaled(nn.Module):
+    """A model that takes a mapping, as Hugging Face models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, values):
+        return self.layer(torch.tanh(values))
+
+
 def tiny(**options) -> Benchmark:
     return Benchmark(
         name="tiny",

@@ -1,4 +1,4 @@
-"""Normalisation folded into convolutions, convolutions over blocks: the same function and the same gradients."""
+"""Folded normalisation and convolutions over blocks compute the same values and the same gradients."""
 
 import pytest
 import torch
@@ -11,11 +11,11 @@ from unweave.lab.benchmarks import networks
 
 @pytest.fixture(autouse=True)
 def _forget_what_was_compiled():
-    torch._dynamo.reset()  # it keeps eight variants at most
+    torch._dynamo.reset()  # dynamo keeps at most eight variants of a model
 
 
 def lively(model):
-    """Give every normalisation statistics and weights of its own."""
+    """Give every normalisation random statistics and weights."""
     torch.manual_seed(0)
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -29,7 +29,7 @@ def lively(model):
 
 
 def traced(model):
-    """Return the model as torch traces it, rewritten, and a list that fills with how many were folded in each graph."""
+    """Return the model, traced and rewritten, and a list of the folded and pooled nodes in each graph."""
     folded = []
 
     def backend(graph, examples):
@@ -58,7 +58,7 @@ class Block(nn.Module):
 
 
 class Twice(Block):
-    """Uses the output of its convolution beside the normalisation, too."""
+    """Uses the output of its convolution twice."""
 
     def forward(self, data):
         found = self.convolution(data)
@@ -66,7 +66,7 @@ class Twice(Block):
 
 
 class Overwritten(nn.Module):
-    """Changes the input of its convolution in place before it normalises the output."""
+    """Overwrites the input of its convolution before it normalises the output."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +88,7 @@ class Computed(Block):
 
 
 class Looked(Block):
-    """Uses what its ReLU gives beside the pooling, too."""
+    """Uses the output of its ReLU twice."""
 
     def forward(self, data):
         found = torch.relu(self.normalisation(self.convolution(data)))
@@ -96,7 +96,7 @@ class Looked(Block):
 
 
 class WithIndices(Block):
-    """Also asks where the maxima are."""
+    """Asks for the indices of the maxima."""
 
     def forward(self, data):
         found = torch.relu(self.normalisation(self.convolution(data)))
@@ -126,7 +126,7 @@ POOL = nn.MaxPool2d(3, 2, padding=1)
         (WithIndices(), (4, 2, 9, 9), 1, 0),
     ],
 )
-def test_what_is_folded_gives_the_same_losses_and_gradients(model, shape, count, pooled):
+def test_a_folded_model_gives_the_same_losses_and_gradients(model, shape, count, pooled):
     lively(model)
     data = torch.randn(*shape, dtype=torch.float64)
     run, folded = traced(model)
@@ -143,7 +143,7 @@ def test_the_input_of_a_convolution_may_be_overwritten_later():
     assert folded == [(1, 0)]
 
 
-def test_statistics_that_are_not_frozen_stay():
+def test_normalisation_in_training_mode_is_not_folded():
     model = lively(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))).train()
     run, folded = traced(model)
     before = model[1].running_mean.clone()

@@ -1,4 +1,4 @@
-"""Compiled forward passes, for those who ask for them or where they pay."""
+"""Compiled forward passes, opt-in or where they pay: one switch, ``compile`` (``auto``, ``on`` or ``off``)."""
 
 from unweave.engine.compiling.forwards import Compile, Forwards
 

@@ -1,12 +1,12 @@
-"""Normalisation in evaluation mode, folded into the convolution before it: the same function, less to read and write.
+"""Normalisation with frozen statistics, folded into the convolution before it: the same function, faster.
 
-With frozen statistics, batch normalisation is an affine map of every channel, y = s x + t with s = γ / √(σ² + ε) and
-t = β − s μ. After a convolution with weights W and bias b, both are a convolution with weights s W and bias s b + t.
-Gradients reach W, b, γ and β through these products, exactly; what differs is rounding. The output of the convolution
-itself is then needed by nobody: backward passes neither keep it nor read it.
+With frozen statistics, batch normalisation is an affine map of each channel: y = s x + t with s = γ / √(σ² + ε) and
+t = β − s μ. After a convolution with weights W and bias b, the two are one convolution with weights s W and bias
+s b + t. Gradients reach W, b, γ and β through these products, exactly; only rounding differs. The backward pass no
+longer keeps or reads the convolution's own output.
 
-Where the maximum over windows of a ReLU follows, it comes first: shift and ReLU are monotone in every channel, and
-there are fewer pixels to do them for. First convolutions go over blocks of pixels (`unweave.engine.compiling.blocks`).
+If a ReLU and a maximum over windows follow, the maximum is taken first: shift and ReLU are monotone in every channel,
+and fewer pixels are left for them. First convolutions run over blocks of pixels (`unweave.engine.compiling.blocks`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional
 
 from unweave.engine.compiling import blocks
+from unweave.engine.compiling.torch_internals import compile_graph
 
 CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
 RELUS = (functional.relu, torch.relu)
-MOST_POOLING_ARGUMENTS = 6  # one more says that indices are wanted, too
+MOST_POOLING_ARGUMENTS = 6  # a seventh asks for the indices of the maxima
 ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
 
 
 def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
-    """Compile what torch has traced, folded first: a backend of `torch.compile`."""
-    from torch._inductor.compile_fx import compile_fx
-
+    """Fold a traced graph and compile it: a backend of `torch.compile`."""
     rewrite(graph)
-    return compile_fx(graph, examples)
+    return compile_graph(graph, examples)
 
 
 def rewrite(graph: GraphModule) -> None:
-    """Put what computes the same in less time in the place of what a model asks for."""
+    """Replace operations of a traced model by faster ones that compute the same."""
     for node in graph.graph.nodes:
         if node.op == "call_function" and node.target is torch.conv2d:
             node.target = blocks.convolve
@@ -47,10 +46,10 @@ def rewrite(graph: GraphModule) -> None:
 
 
 def fold_normalisation(graph: GraphModule) -> None:
-    """Fold every normalisation with frozen statistics whose input is a convolution's output and nobody else's.
+    """Fold each normalisation with frozen statistics that alone uses the output of a convolution.
 
-    What is folded stands where the convolution stood: later, its input may have been changed in place. So statistics
-    and weights of the normalisation must be known there.
+    The folded node takes the convolution's place in the graph, because the convolution's input may be overwritten
+    later. So the statistics and weights of the normalisation must be known at that place.
     """
     place = {node: number for number, node in enumerate(graph.graph.nodes)}
     for node in place:
@@ -78,7 +77,7 @@ def fold_normalisation(graph: GraphModule) -> None:
 
 
 def pool_first(graph: GraphModule) -> None:
-    """Take the maximum over windows before shift and ReLU of a folded convolution."""
+    """Move the maximum over windows before the shift and the ReLU that follow a folded convolution."""
     for node in list(graph.graph.nodes):
         if not (_calls(node, functional.max_pool2d) and 1 < len(node.args) <= MOST_POOLING_ARGUMENTS):
             continue
@@ -95,19 +94,22 @@ def pool_first(graph: GraphModule) -> None:
 
 
 def _calls(node: Any, *functions: Any) -> bool:
+    """Tell whether a node calls one of these functions."""
     return isinstance(node, Node) and node.op == "call_function" and node.target in functions
 
 
 def _calls_folded(node: Any, convolution: Callable[..., Tensor]) -> bool:
+    """Tell whether a node calls a folded form of this convolution."""
     return isinstance(node, Node) and isinstance(node.target, Folded) and node.target.convolution is convolution
 
 
 def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
-    """Tell whether a tensor is an argument or attribute of the graph that is named before a node."""
+    """Tell whether a tensor is an argument or attribute of the graph that stands before a node."""
     return isinstance(node, Node) and node.op in ("placeholder", "get_attr") and place[node] < place[before]
 
 
 def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a normalisation under the names that `Folded` uses."""
     return {
         "mean": given["running_mean"],
         "variance": given["running_var"],
@@ -118,11 +120,11 @@ def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Folded:
-    """A convolution with what was folded into it."""
+    """A convolution with a normalisation, and perhaps pooling and ReLU, folded into it."""
 
     def __init__(self, convolution: Callable[..., Tensor]) -> None:
         self.convolution = convolution
-        self.__name__ = f"folded_{convolution.__name__}"  # how a graph writes it down
+        self.__name__ = f"folded_{convolution.__name__}"  # the name that a printed graph shows
 
     def __call__(
         self,
@@ -139,14 +141,14 @@ class Folded:
         pooling_options: dict[str, Any] | None = None,
         **others: Any,
     ) -> Tensor:
-        """Convolve and normalise; with pooling, also take the maximum over its windows and the ReLU."""
+        """Convolve and normalise; with ``pooling``, also apply the maximum over its windows and the ReLU."""
         factor = (variance + eps).rsqrt()
         if scale is not None:
             factor = factor * scale
         offset = -mean * factor if bias is None else (bias - mean) * factor
         if shift is not None:
             offset = offset + shift
-        # Statistics may be kept in a wider type than weights.
+        # Statistics may have a wider type than weights.
         weights = (weight * factor.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
         if pooling is None:
             return self.convolution(data, weights, offset.to(weight.dtype), *more, **others)

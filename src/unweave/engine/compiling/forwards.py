@@ -1,9 +1,8 @@
-"""Compiled forward passes, where compiling takes less time than it saves.
+"""Compiled forward passes, used where compiling takes less time than it saves.
 
-The model itself stays as it is: a compiled callable is kept beside it, so that names of weights never change. Code is
-compiled for one shape of batch at a time. A batch that is little smaller is filled up to that shape; other shapes that
-are rare run as they are. Normalisation with frozen statistics is folded into the convolution before it
-(`unweave.engine.compiling.folding`).
+The model itself does not change: the compiled callable stands beside it, so weights keep their names. Code is compiled
+for one shape of batch at a time. A slightly smaller batch is padded to that shape; other rare shapes run uncompiled.
+Normalisation with frozen statistics is folded into the convolution before it (`unweave.engine.compiling.folding`).
 """
 
 from __future__ import annotations
@@ -23,23 +22,24 @@ from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
 from unweave.engine.compiling.folding import compile_folded
+from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning, UsageError
 from unweave.storage import Lock
 
 Compile = Literal["auto", "on", "off"]
 
-# Measured on one H200, ResNet-18 at 224×224, forward and backward of 512 images: 46.5 ms as it is, 21.3 ms compiled.
-SAVED = 0.35  # share of the time of a pass that compiling saves, on the safe side
-# Of compiling, per layer: there 17 to 34 s for the 62 of ResNet-18, but 3 s for what torch's cache on disk had ready.
+# Measured on one H200, ResNet-18 at 224×224, forward and backward of 512 images: 46.5 ms uncompiled, 21.3 ms compiled.
+SAVED = 0.35  # share of a pass's time that compiling saves, a cautious estimate
+# Seconds of compiling per layer. There, the 62 layers of ResNet-18 took 17 to 34 s, and 3 s from torch's cache on disk.
 WARM_UP_SECONDS = {"never compiled": 0.5, "compiled by another process": 0.06}
-SLACK = 1.15  # a batch is filled up to a compiled shape that is so many times larger at most
-BACKWARD = 3  # a forward and backward pass takes so many times a forward pass
-BACKEND: Any = compile_folded  # of torch.compile
-MOST = 32  # compiled shapes of one model, beyond which everything else runs as it is
+SLACK = 1.15  # a batch is padded to a compiled shape that is at most this many times larger
+BACKWARD = 3  # a forward and a backward pass take this many times as long as a forward pass
+BACKEND: Any = compile_folded  # the backend of torch.compile
+MOST = 32  # shapes that are compiled for one model; all others run uncompiled
 
 
 class Variant(NamedTuple):
-    """What code is compiled for."""
+    """What a piece of code is compiled for: a kind of model, a mode, the shapes of a batch."""
 
     kind: str
     training: bool
@@ -49,39 +49,40 @@ class Variant(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has."""
+        """The number of samples in the batch."""
         return self.shapes[0][0][0]
 
     def of(self, samples: int) -> Variant:
-        """Return the same for another number of samples."""
+        """Return this variant with another number of samples."""
         return self._replace(shapes=tuple(((samples, *shape[1:]), dtype) for shape, dtype in self.shapes))
 
 
-_WARM: set[Variant] = set()  # what this process has compiled: a copy of a model finds the code ready
+_WARM: set[Variant] = set()  # what this process has compiled, for the next model of the same kind
 
 
 class Forwards:
-    """Runs a function of a model and a batch with the model compiled, or as it is.
+    """Runs a function of a model and a batch, with the model compiled or uncompiled.
 
-    ``auto`` decides for each shape of batch from the time of a whole step and the number of steps left; on the CPU it
-    never compiles, except what this process has compiled already.
+    ``on`` compiles every shape of batch that occurs twice, ``off`` compiles nothing. ``auto`` decides for each shape,
+    from the time of a step and the number of steps left. On the CPU it compiles only what this process has compiled
+    before. If compiling fails, everything runs uncompiled, after one warning.
     """
 
     def __init__(self, mode: Compile, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self._compiled: dict[nn.Module, Any] = {}
-        self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # models come and go
+        self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # weak: models come and go
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
-        self._claims: dict[Variant, Lock] = {}  # what this process is about to compile, for others to wait for
+        self._claims: dict[Variant, Lock] = {}  # what this process is compiling; other processes wait for it
         self._failed = False
         self._steps = self._left = 0
-        self._work = 0  # samples of the timed step, those with gradient counted as often as they take longer
+        self._work = 0  # samples of the timed step; one with gradient counts BACKWARD times
         self._since = 0.0
         self._seconds: float | None = None  # per sample of the timed step
 
     def step(self, number: int, *, left: int) -> None:
-        """Note that step ``number`` of a phase begins, and how many are left. The second step is timed."""
+        """Note that step ``number`` of a phase begins and how many are ``left``; time the second step."""
         if self.mode != "auto" or self.device.type != "cuda":
             return
         if number == 0:
@@ -96,7 +97,7 @@ class Forwards:
         self._steps, self._left = number, left
 
     def run(self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data) -> Tensor:
-        """Return what the function gives for the model and the batch."""
+        """Call the function with the model and the batch, and return its result."""
         if self.mode == "off" or self._failed:
             return function(model, data)
         kind, layers = self._kind(model)
@@ -114,13 +115,14 @@ class Forwards:
         return function(model, data)
 
     def _to_fill(self, variant: Variant, samples: int) -> int | None:
-        """Return the size of a compiled batch that this one can be filled up to; None where there is none."""
-        if variant.training or variant in self._known:  # in training mode a sample depends on the rest of its batch
+        """Return the compiled size that this batch can be padded to, or None."""
+        if variant.training or variant in self._known:  # in training mode the copies would change the results
             return None
         sizes = sorted({known.samples for known in self._known if known.of(samples) == variant})
         return next((size for size in sizes if samples < size <= SLACK * samples), None)
 
     def _pays(self, variant: Variant, samples: int, layers: int) -> bool:
+        """Tell whether compiling this variant saves more time in the steps left than it takes."""
         if len(self._known) >= MOST:
             return False
         if self.mode == "on":
@@ -137,15 +139,15 @@ class Forwards:
         return saved > layers * WARM_UP_SECONDS["never compiled"] and self._claim(variant, mark)
 
     def _claim(self, variant: Variant, mark: Path | None) -> bool:
-        """Tell whether nobody else is compiling this now. Else the model runs as it is until they are done.
+        """Claim the right to compile this variant; return False while another process compiles it.
 
-        Workers of a study begin at the same time and have the same model; all at once they would compile at length what
-        the first of them can leave for the others.
+        The workers of a study start together with the same model. One of them compiles; the others run uncompiled until
+        it is done, and then find its code in torch's cache.
         """
         if mark is None or variant in self._claims:
             return True
         try:
-            with suppress(OSError):  # a help, no more
+            with suppress(OSError):  # without a lock, each process compiles for itself
                 mark.parent.mkdir(parents=True, exist_ok=True)
                 self._claims[variant] = Lock(mark.with_suffix(".lock"))
         except UsageError:
@@ -153,50 +155,55 @@ class Forwards:
         return True
 
     def _mark(self, variant: Variant) -> Path | None:
-        """Return a file beside torch's cache of compiled code that says: this was compiled on this machine."""
-        try:
-            from torch._inductor.runtime.cache_dir_utils import cache_dir
-        except ImportError:
+        """Return the file, beside torch's cache, whose presence says that this machine has compiled the variant."""
+        if (folder := cache_folder()) is None:
             return None
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         text = f"{torch.__version__} {name} {variant}"
-        return Path(cache_dir()) / "unweave" / hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return folder / "unweave" / hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _run_compiled(
         self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, variant: Variant
     ) -> Tensor:
-        if model not in self._compiled:
-            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)
-        compiled = self._compiled[model]
+        """Run the function with the compiled model. If compiling fails, warn and run it uncompiled from now on."""
         if variant in self._known:
-            return function(compiled, data)
+            return function(self._compile(model), data)
         try:
-            with _many_shapes():
-                found = function(compiled, data)
+            with allow_variants(4 * MOST):
+                found = function(self._compile(model), data)
             self._note(variant)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # whatever a compiler can run into; a fault of the model itself shows again below
+        except Exception as error:  # a compiler can raise anything; an error of the model itself is raised again below
             self._failed = True
             found = function(model, data)
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"The model could not be compiled and runs as it is: {reason}", RunWarning, stacklevel=2)
+            warnings.warn(
+                f"The model could not be compiled and runs uncompiled: {_cause(error)} (compile='off' does not try.)",
+                RunWarning,
+                stacklevel=2,
+            )
         finally:
             if (claim := self._claims.pop(variant, None)) is not None:
                 claim.release()
         return found
 
+    def _compile(self, model: nn.Module) -> Any:
+        """Return the compiled callable of this model. Torch compiles it when the first batch arrives."""
+        if model not in self._compiled:
+            self._compiled[model] = torch.compile(model, dynamic=False, backend=BACKEND)
+        return self._compiled[model]
+
     def _note(self, variant: Variant) -> None:
-        """Remember that there is code for this now, here and for other processes."""
+        """Note for this and for other processes that the variant is compiled."""
         self._known.add(variant)
         _WARM.add(variant)
         if (mark := self._mark(variant)) is not None:
-            with suppress(OSError):  # a help to later runs, no more
+            with suppress(OSError):  # without the file, later processes expect to compile for longer
                 mark.parent.mkdir(parents=True, exist_ok=True)
                 mark.touch()
 
     def _kind(self, model: nn.Module) -> tuple[str, int]:
-        """Return what distinguishes the model's code from another's, and how many layers it has."""
+        """Return a fingerprint of the model's code (equal for copies) and its number of layers."""
         if model not in self._kinds:
             weights = tuple(
                 (name, tuple(p.shape), p.stride(), p.dtype, p.requires_grad) for name, p in model.named_parameters()
@@ -208,7 +215,7 @@ class Forwards:
 
 
 def filled(data: Data, samples: int) -> Data:
-    """Fill a batch up with copies of its first sample.
+    """Pad a batch to a number of samples with copies of its first sample.
 
     >>> filled((torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1])), 4)[1]
     tensor([0, 1, 0, 0])
@@ -221,9 +228,8 @@ def filled(data: Data, samples: int) -> Data:
     return found
 
 
-def _many_shapes() -> Any:
-    """Allow more than the compiler's usual eight variants of a model; how many there are is our own care."""
-    from torch._dynamo import config
-
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    return config.patch({name: 4 * MOST})
+def _cause(error: BaseException) -> str:
+    """Return the first line of the error that began a chain of errors. Torch wraps what a backend raises."""
+    while (inner := getattr(error, "inner_exception", None) or error.__cause__) is not None:
+        error = inner
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

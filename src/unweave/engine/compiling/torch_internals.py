@@ -1,0 +1,40 @@
+"""The private names of torch that compiling needs. No other file imports from `torch._dynamo` or `torch._inductor`.
+
+Each name is imported when it is used. If a version of torch lacks one, the import raises, and `Forwards` runs the model
+uncompiled.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.fx import GraphModule
+
+
+def compile_graph(graph: GraphModule, examples: list[Tensor]) -> Any:
+    """Compile a traced graph with torch's own compiler."""
+    from torch._inductor.compile_fx import compile_fx
+
+    return compile_fx(graph, examples)
+
+
+def allow_variants(count: int) -> AbstractContextManager[Any]:
+    """Let torch compile up to ``count`` variants of one model inside this context; its default is eight."""
+    from torch._dynamo import config
+
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # as torch up to 2.5 says
+    limit: AbstractContextManager[Any] = config.patch({name: count})
+    return limit
+
+
+def cache_folder() -> Path | None:
+    """Return the folder where torch keeps compiled code, or None if this torch does not tell."""
+    try:
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        return Path(cache_dir())
+    except (ImportError, AttributeError, TypeError):
+        return None

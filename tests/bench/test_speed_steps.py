@@ -1,0 +1,103 @@
+"""Step times are sums of minima over rounds; two trees are compared by the same public calls."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from bench.clocked import Rounds, in_steps, intervals
+from bench.steps import Part, Tree, show, smallest, source_of, table, too_slow
+
+import unweave
+from bench import clocked
+from tests.helpers.places import ROOT
+
+
+def found(*times, digest="a", count=1):
+    return {"digest": digest, "parts": {"stage1": {"count": count, "intervals": [(2 * t, t, 5) for t in times]}}}
+
+
+def test_a_step_is_the_sum_of_the_smallest_times_of_each_interval():
+    part = Part(count=2)
+    for pair, times in ((0, (3.0, 4.0)), (0, (5.0, 2.0)), (1, (4.0, 4.0))):
+        part.add(pair, [(2 * t, t, 0) for t in times])
+    assert part.seconds("processor") == (3 + 2) / 2
+    assert part.seconds("wall") == 3 + 2
+    assert part.seconds("processor", pair=1) == (4 + 4) / 2
+
+
+def test_runs_with_another_number_of_passes_are_not_compared():
+    with pytest.raises(ValueError, match="number of forward passes changed"):
+        smallest([[(1, 1)], [(1, 1), (1, 1)]])
+
+
+def test_the_table_has_ratios_and_the_guard_finds_what_is_too_slow(tmp_path, capsys):
+    ours, other = Tree(tmp_path), Tree(tmp_path)
+    for tree, time in ((ours, 1.05), (other, 1.0)):
+        for pair in (0, 1):
+            tree.add(pair, found(time, time + pair))
+        tree.add_calls(found(time, time))
+    rows = table(ours, other)
+    assert rows["stage1"]["ratio"] == pytest.approx({"processor_seconds": 1.05, "wall_seconds": 1.05, "calls": 1.0})
+    assert rows["stage1"]["ratio_of_each_pair"] == pytest.approx([1.05, 3.1 / 3])
+    assert too_slow(rows, 0.03) == ["stage1"]
+    assert too_slow(rows, 0.06) == []
+    show(rows)
+    assert "ratio 1.050 (of each pair: 1.050, 1.033; wall: 1.050; calls: 1.000)" in capsys.readouterr().out
+    show(table(ours, None))
+    assert "other tree" not in capsys.readouterr().out
+
+
+def test_steps_lie_between_the_first_and_the_last_one():
+    def stamps(*grads):
+        return [(float(place), float(place), 10 * place, grad) for place, grad in enumerate([True, *grads, True])]
+
+    three_steps_of_two_passes = stamps(False, *[True] * 6, False)
+    assert in_steps(three_steps_of_two_passes, steps=3) == [(1.0, 1.0, 10)] * 4
+    with_a_look_between = stamps(True, False, True)
+    assert in_steps(with_a_look_between, steps=2) == [(1.0, 1.0, 10)] * 2
+    with pytest.raises(ValueError, match="3 passes with gradient do not divide into 2 steps"):
+        in_steps(stamps(True, True, True), steps=2)
+    assert len(intervals(with_a_look_between)) == 4
+
+
+def test_a_round_measures_every_part_and_gives_the_same_weights_again(monkeypatch):
+    monkeypatch.setattr(clocked, "BRIEFLY", {"stage1_epochs": 1, "stage2_epochs": 1})
+    monkeypatch.setattr(clocked, "FINE_TUNING_EPOCHS", 1)
+    rounds = Rounds()
+    timed, again, counted = (rounds.take(counted=counted) for counted in (False, False, True))
+    assert timed["digest"] == again["digest"] == counted["digest"]
+    assert list(timed["parts"]) == ["stage1", "stage2", "fine_tuning", "evaluation", "run"]
+    for name, part in timed["parts"].items():
+        assert len(part["intervals"]) == len(again["parts"][name]["intervals"]) > 0
+        assert all(wall > 0 and processor >= 0 and calls == 0 for wall, processor, calls in part["intervals"])
+        assert sum(calls for *_, calls in counted["parts"][name]["intervals"]) > 100
+
+
+def test_calls_follow_the_signature_of_the_tree(monkeypatch):
+    seen = []
+
+    def of_today(model, split, method, *, device=None, limits=(), progress=None, **settings):
+        seen.append({"device": device, "limits": limits, "progress": progress, **settings})
+
+    def of_tomorrow(model, split, method, *, compute=None, guard=(), **settings):
+        seen.append({"compute": compute, "guard": guard, **settings})
+
+    monkeypatch.setattr(unweave, "Compute", lambda **given: given, raising=False)
+    for one in (of_today, of_tomorrow):
+        monkeypatch.setattr(unweave, "unlearn", one)
+        clocked.unlearn(None, None, "ft", guarded=False, epochs=1)
+        clocked.unlearn(None, None, "ft", guarded=True)
+    assert seen == [
+        {"device": "cpu", "limits": None, "progress": False, "epochs": 1},
+        {"device": "cpu", "limits": (), "progress": False},
+        {"compute": {"device": "cpu"}, "guard": None, "epochs": 1},
+        {"compute": {"device": "cpu"}, "guard": ()},
+    ]
+    assert {"train", "test"} <= set(inspect.signature(unweave.evaluate).parameters)
+
+
+def test_a_checkout_and_its_source_folder_are_both_taken(tmp_path):
+    assert source_of(ROOT) == source_of(ROOT / "src") == (ROOT / "src").resolve()
+    with pytest.raises(SystemExit, match="holds no package unweave"):
+        source_of(tmp_path)

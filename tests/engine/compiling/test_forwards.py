@@ -1,0 +1,134 @@
+"""Compiled passes equal plain ones, are made only where they pay, and are shared among processes."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from tests.helpers.tensors import same, weights
+from tests.helpers.tiny import Scaled
+from unweave import Split, unlearn
+from unweave.engine import Workbench
+from unweave.engine.compiling import Forwards
+from unweave.engine.compiling import forwards as compiled
+from unweave.engine.compiling.forwards import Variant
+from unweave.errors import RunWarning
+from unweave.tasks import logits
+
+CPU = torch.device("cpu")
+FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
+
+
+def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
+    if " " in torch.__file__:
+        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
+    values, labels = data
+    split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
+    model = Scaled()
+    plain = unlearn(model, split, device="cpu", compile="off", **settings)
+    before = set(compiled._WARM)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RunWarning)
+        fast = unlearn(model, split, device="cpu", compile="on", **settings)
+    assert before < compiled._WARM
+    assert list(fast.model.state_dict()) == list(model.state_dict())
+    for key, tensor in plain.model.state_dict().items():
+        assert torch.allclose(fast.model.state_dict()[key], tensor, atol=1e-5)
+    known = set(compiled._WARM)
+    unlearn(model, split, device="cpu", compile="auto", seed=1, **settings)
+    assert known == compiled._WARM
+
+
+def test_a_padded_batch_has_the_losses_and_the_gradient_of_its_own_samples(data):
+    if " " in torch.__file__:
+        pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
+    values, labels = data
+    split = Split({"values": values, "labels": labels}, forget=range(15), adjacent=range(15, 31), remote=range(31, 60))
+    model, found = Scaled(), []
+    for way in ("off", "on"):
+        bench = Workbench(model, split, device=CPU, compile=way)
+        bench.mode("eval")
+        for _ in range(3):
+            bench.gradient([bench.losses(bench.batches("adjacent", size=16)[0]).mean()])
+        losses = bench.losses(bench.batches("forget", size=15)[0])
+        found.append([losses.detach(), *bench.gradient([losses.square().mean()])])
+        assert {known.samples for known in bench.forward.compiling._known} == ({16} if way == "on" else set())
+    for plain, filled in zip(*found, strict=True):
+        assert torch.allclose(plain, filled, atol=1e-6)
+
+
+def test_a_run_goes_uncompiled_when_the_compiler_fails(model, split, monkeypatch):
+    def broken(*_, **__):
+        def call(*_, **__):
+            raise RuntimeError("no compiler here")
+
+        return call
+
+    plain = unlearn(model, split, device="cpu", compile="off", **FAST)
+    monkeypatch.setattr(torch, "compile", broken)
+    with pytest.warns(RunWarning, match="no compiler here"):
+        found = unlearn(model, split, device="cpu", compile="on", **FAST)
+    assert same(weights(plain.model), weights(found.model))
+
+
+def variant(samples, *, training=False):
+    return Variant("model", training, True, False, (((samples, 5), "torch.float32"), ((samples,), "torch.int64")))
+
+
+def test_auto_compiles_only_what_saves_more_time_than_it_takes(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    forwards = Forwards("auto", CPU)
+    forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
+    often, rare, never = variant(8), variant(7), variant(6)
+    forwards._calls[often], forwards._calls[rare] = 10, 1
+    assert forwards._pays(often, samples=8, layers=16)  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
+    forwards._claims.pop(often).release()
+    assert not forwards._pays(rare, samples=7, layers=16)
+    assert not forwards._pays(never, samples=6, layers=16)
+    forwards._left = 900
+    assert not forwards._pays(often, samples=8, layers=16)
+    mark = forwards._mark(often)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()  # code that another process compiled loads in seconds
+    assert forwards._pays(often, samples=8, layers=16)
+
+
+def test_a_second_process_waits_for_the_one_that_compiles(model, split, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    often = variant(8)
+    first, second = (Forwards("auto", CPU) for _ in range(2))  # each with its own lock, like two processes
+    for forwards in (first, second):
+        forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
+        forwards._calls[often] = 10
+    assert first._pays(often, samples=8, layers=16)
+    assert first._pays(often, samples=8, layers=16)
+    assert not second._pays(often, samples=8, layers=16)
+    first._run_compiled(lambda model, data: model(data[0]), model, split.samples.read(torch.arange(8)), often)
+    second._left = 100  # compiled code pays much sooner
+    assert second._pays(often, samples=8, layers=16)
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_batch_is_padded_to_a_slightly_larger_compiled_one():
+    forwards = Forwards("on", CPU)
+    forwards._known = {variant(128), variant(512), variant(512, training=True)}
+    assert forwards._to_fill(variant(500), 500) == 512
+    assert forwards._to_fill(variant(512), 512) is None
+    assert forwards._to_fill(variant(300), 300) is None, "too far from any"
+    assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the padding"
+
+
+def test_a_model_that_ran_uncompiled_is_released():
+    forwards, model = Forwards("auto", CPU), nn.Linear(5, 3)
+    gone = weakref.ref(model)
+    forwards.run(logits, model, (torch.zeros(2, 5), torch.zeros(2)))
+    del model
+    gc.collect()
+    assert gone() is None
