@@ -21,7 +21,7 @@ from unweave.lab.report.printed import counterpart, printed_rows
 from unweave.lab.tuning import erase_score
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
+RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "lab" / "benchmarks" / "tuned"
 GALLERY = ROOT / "docs" / "gallery"
 TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/lab/report/data/paper-costs.json"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
