@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from unweave.errors import UsageError
-from unweave.lab.report.compare import Comparison, estimate_runs, grids, runs_of
+from unweave.lab.report.compare import Comparison, estimate_runs, runs_of
+from unweave.lab.report.compare_grids import grids
 from unweave.lab.report.compare_measures import ERASE, PLANES, RETRAIN, Plane
 from unweave.lab.report.drawing import new_figure, style
 from unweave.lab.report.formats import comma_separated, latex, markdown
