@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,19 @@ class Grid:
     rows: tuple[Row, ...]
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+
+    @property
+    def short_title(self) -> str:
+        """The title without the study's name."""
+        return self.title.split(" · ")[0]
+
+    @property
+    def sections(self) -> list[tuple[str, int]]:
+        """The headings that stand over several columns, each with its width; empty where no column has one."""
+        if not any(column.section for column in self.columns):
+            return []
+        spans = itertools.groupby(self.columns, key=lambda column: column.section)
+        return [(section, len(list(members))) for section, members in spans]
 
 
 def study_grids(results: Results) -> list[Grid]:

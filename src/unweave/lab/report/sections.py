@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unweave.lab.report.grids import Grid, attack_places, grid, other_places
+from unweave.lab.report.grids import LEGEND, MARKED, Grid, attack_places, grid, other_places
 from unweave.lab.report.measures import COSTS, SPLITS, SUBSETS, Place
 from unweave.lab.report.paper import preset_grid
 from unweave.lab.report.results import Group, Results
@@ -25,6 +25,12 @@ class Section:
     labels: dict[Group, str]
     everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
     dynamics: bool = False  # whether its runs are shown step by step
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of its tables, each once, without those that the page's legend holds."""
+        every = dict.fromkeys(note for grid in self.grids for note in grid.notes)
+        return [note for note in every if note not in (LEGEND, MARKED)]
 
 
 def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
