@@ -14,6 +14,7 @@ from unweave.lab.report.results import Distribution, Failure, Group, Results, Va
 from unweave.lab.study import Store
 
 NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
+VERSIONS = ("unweave", "torch")  # whose versions a report names
 
 
 def read_results(folder: Path) -> Results:
@@ -21,8 +22,12 @@ def read_results(folder: Path) -> Results:
     store = Store.open(folder)
     results = Results(folder=folder, about=store.about())
     try:
-        results.at_once = max([1, *map(_workers, store.provenance())])
-        results.notes |= results.about.get("notes", {})  # of numbers that were published without their cells
+        runs = store.provenance()
+        results.at_once = max([1, *map(_workers, runs)])
+        # Numbers that were published without their cells name data, model and versions here only.
+        results.notes |= results.about.get("notes", {})
+        for run in runs:
+            results.versions |= {name: run["versions"][name] for name in VERSIONS if name in run.get("versions", {})}
         rows = _table(store)
         for row in rows:
             _take(results, row)
@@ -87,7 +92,7 @@ def _take_cells(store: Store, results: Results) -> None:
         config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
         *names, seed = _cell(labels)
         group = Group(*names)
-        results.versions |= {name: config[name] for name in ("unweave", "torch") if name in config}
+        results.versions |= {name: config[name] for name in VERSIONS if name in config}
         results.settings[group] = config.get("settings", {})
         results.notes |= config.get("notes", {})
         if stages := scores.get("stages"):
