@@ -169,4 +169,6 @@ def test_published_numbers_say_what_data_and_model_they_are_of(tmp_path, monkeyp
     before, after = read_results(study), read_results(tmp_path / "published")
     assert before.notes
     assert after.notes == before.notes
+    assert after.versions == before.versions
+    assert {*after.versions} == {"unweave", "torch"}
     assert not after.histories  # they are no cells

@@ -13,7 +13,7 @@ from unweave import UsageError
 from unweave.cli import app
 from unweave.evaluation.distances import TOW_FACTORS
 from unweave.lab.report import compare, grids, read_results
-from unweave.lab.report.compare import Estimate
+from unweave.lab.report.compare_estimates import Estimate
 from unweave.lab.report.compare_measures import NOTES, PLANES
 from unweave.lab.report.measures import Place
 from unweave.lab.report.results import Value

@@ -1,4 +1,4 @@
-"""The report's page in a real browser: Debian's chromium, spoken to in WebDriver's protocol, JSON over HTTP."""
+"""The report's page in a real browser."""
 
 from __future__ import annotations
 
@@ -245,8 +245,7 @@ def test_hovering_shows_the_value(page, frame):
         const index = chart.data.datasets.findIndex((d) => d.data[0].label === "ga" && d.named !== undefined);
         const point = chart.getDatasetMeta(index).data[0], box = chart.canvas.getBoundingClientRect();
         return [Math.round(box.left + point.x), Math.round(box.top + point.y)]""")
-    move = {"type": "pointerMove", "duration": 0, "x": place[0], "y": place[1]}
-    page.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]})
+    page.hover(*place)
     time.sleep(0.2)
     title, lines = page.run("""const tip = Chart.getChart("tradeoff-chart").tooltip;
         return [tip.title, tip.body.flatMap((part) => part.lines)]""")

@@ -10,7 +10,6 @@ from tests.helpers.reports import make_study, write_cell
 from unweave.evaluation import Predictions, accuracy_and_losses, goals
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import Group, Results, read_results
-from unweave.lab.report import verdict as verdict_module
 from unweave.lab.report.formats import latex, markdown
 from unweave.lab.report.grids import grid, study_grids
 from unweave.lab.report.marks import marks
@@ -19,6 +18,7 @@ from unweave.lab.report.paper import paper_grid
 from unweave.lab.report.results import Value
 from unweave.lab.report.sections import sections
 from unweave.lab.report.verdict import verdict
+from unweave.lab.report.verdict_numbers import COLLAPSE
 from unweave.lab.study import PRESETS, Store, describe_preset, preset_cells
 from unweave.lab.study.cells import as_settings
 from unweave.methods import find_method
@@ -182,7 +182,7 @@ def test_who_hardly_forgot_has_won_nothing(tmp_path):
 
 
 def test_collapse_means_the_same_here_and_in_the_evaluation():
-    assert verdict_module.COLLAPSE == goals.COLLAPSE
+    assert COLLAPSE == goals.COLLAPSE
 
 
 def test_the_papers_numbers_stand_beside_ours(tmp_path):

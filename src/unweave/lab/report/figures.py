@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 REMEMBERED, FORGOTTEN, INK = "#d1495b", "#30638e", "#333333"
 
@@ -23,6 +20,10 @@ def loss_distributions(
     ``panels`` maps a title to (losses, accuracy). Samples whose loss is below log(classes), the only ones that
     can still be predicted right, are drawn in red.
     """
+    import matplotlib as mpl  # slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     top = max(float(losses.max()) for losses, _ in panels.values())
     edges = np.linspace(0, max(top, 1.0), 41)
     limit = math.log(classes)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import io
-import itertools
 import re
 
-from unweave.lab.report.grids import Column, Entry, Grid
+from unweave.lab.report.grids import Entry, Grid
 from unweave.lab.report.marks import BEST, NEAREST
 
 LATEX = {
@@ -98,7 +97,7 @@ def latex(grid: Grid) -> str:
         rf"\label{{tab:{grid.name}}}",
         rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
         r"\toprule",
-        *_latex_sections(grid.columns),
+        *_latex_sections(grid),
         rf"{headings} \\",
         r"\midrule",
         *rows,
@@ -109,13 +108,12 @@ def latex(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_sections(columns: tuple[Column, ...]) -> list[str]:
+def _latex_sections(grid: Grid) -> list[str]:
     """Return the row of headings over several columns, with its rules; nothing where there are none."""
-    if not any(column.section for column in columns):
+    if not grid.sections:
         return []
     cells, rules, start = [""], [], 2
-    for section, members in itertools.groupby(columns, key=lambda column: column.section):
-        width = len(list(members))
+    for section, width in grid.sections:
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{latex_text(section)}}}")
         if section:
             rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")

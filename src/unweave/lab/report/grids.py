@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,19 @@ class Grid:
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
+    @property
+    def short_title(self) -> str:
+        """The title without the study's name."""
+        return self.title.split(" · ")[0]
+
+    @property
+    def sections(self) -> list[tuple[str, int]]:
+        """The headings that stand over several columns, each with its width; empty where no column has one."""
+        if not any(column.section for column in self.columns):
+            return []
+        spans = itertools.groupby(self.columns, key=lambda column: column.section)
+        return [(section, len(list(members))) for section, members in spans]
+
 
 def study_grids(results: Results) -> list[Grid]:
     """Return every table that the study has values for, the paper's layout first; failures come last."""
@@ -97,30 +111,40 @@ def grid(
     """
     names = rows or {group: results.label(group) for group in results.groups}
     marked = {place: group_marks(results, place, among=rows) for place in places}
-    shown, records = [], []
-    for group, label in names.items():
-        entries = [Entry(seeds_text(results, group))]
-        record: dict[str, Any] = {**group._asdict(), **_counts(results, group)}
-        for place in places:
-            spread = results.spread(group, place)
-            entries.append(
-                Entry(spread.text(place.metric) + fewer(spread, results, group), marked[place].get(group, ()))
-                if spread
-                else _nothing(results, group)
-            )
-            stem = "_".join(part for part in place if part)
-            record[f"{stem}_mean"] = spread.mean if spread else None
-            record[f"{stem}_std"] = spread.deviation if spread else None
-        shown.append(Row(label, tuple(entries)))
-        records.append(record | {"error": "; ".join(failure.error for failure in results.failures_of(group))})
+    shown = [Row(label, _entries(results, group, marked)) for group, label in names.items()]
+    records = [_record(results, group, places) for group in names]
     plain = words in ("Accuracy", "Mean loss")
-    units = {unit(place.metric) for place in places} - {"count", ""}
-    one = units.pop() if len(units) == 1 and plain else ""
     columns = [Column("seeds"), *(_column(results, place, short=plain) for place in places)]
     sharing = results.sharing if SECONDS in places else ""
     notes = [*filter(None, (results.caution, LEGEND, MARKED, sharing)), *failure_notes(results, among=names)]
-    heading = f"{words} in {one}" if one else words
+    units = {unit(place.metric) for place in places} - {"count", ""}
+    heading = f"{words} in {units.pop()}" if plain and len(units) == 1 else words
     return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(shown), records, tuple(notes))
+
+
+def _entries(
+    results: Results, group: Group, marked: Mapping[Place, Mapping[Group, tuple[str, ...]]]
+) -> tuple[Entry, ...]:
+    """Return a row as a person reads it, with the marks of every place."""
+    entries = [Entry(seeds_text(results, group))]
+    for place, of in marked.items():
+        spread = results.spread(group, place)
+        if spread:
+            text = spread.text(place.metric) + fewer(spread, results, group)
+            entries.append(Entry(text, of.get(group, ())))
+        else:
+            entries.append(_nothing(results, group))
+    return tuple(entries)
+
+
+def _record(results: Results, group: Group, places: Sequence[Place]) -> dict[str, Any]:
+    """Return a row for a program."""
+    record: dict[str, Any] = {**group._asdict(), **_counts(results, group)}
+    for place in places:
+        spread, stem = results.spread(group, place), "_".join(part for part in place if part)
+        record[f"{stem}_mean"] = spread.mean if spread else None
+        record[f"{stem}_std"] = spread.deviation if spread else None
+    return record | {"error": "; ".join(failure.error for failure in results.failures_of(group))}
 
 
 def group_marks(

@@ -1,22 +1,18 @@
-"""What a study's folder holds, read once and kept as plain values: the table, histories, distributions, failures."""
+"""What a study's folder holds, as plain values: the table, histories, distributions, failures."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark
-from unweave.lab.report.measures import COSTS, Place, Spread, default_direction
-from unweave.lab.study import Store
+from unweave.lab.report.measures import Place, Spread, default_direction
 from unweave.methods import find_method
 
 REFERENCES = ("original", "retrain")
-NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
 
 
 class Value(NamedTuple):
@@ -201,118 +197,3 @@ def default_settings(results: Results, group: Group) -> dict[str, Any]:
         return method.configure(benchmark.settings_for(method, profile), profile=profile).to_dict()
     except UsageError:
         return {}
-
-
-def read_results(folder: Path) -> Results:
-    """Read a study's folder. Whatever is wrong with it is said in one sentence, as a `UsageError`."""
-    store = Store.open(folder)
-    results = Results(folder=folder, about=store.about())
-    try:
-        results.at_once = max([1, *map(_workers, store.provenance())])
-        results.notes |= results.about.get("notes", {})  # of numbers that were published without their cells
-        rows = _table(store)
-        for row in rows:
-            _take(results, row)
-        _take_cells(store, results)
-        _take_failures(store, results)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{folder} holds a study that cannot be read: {error}. Run `unweave study` again.") from error
-    if not results.values and not results.failures:
-        raise UsageError(f"{folder} holds a study without a finished cell. Run `unweave study` to its end first.")
-    return results
-
-
-def _workers(run: dict[str, Any]) -> int:
-    """Return how many processes a start had; older ones say it in their command only."""
-    said = re.search(r"--workers[ =](\d+)", str(run.get("command", "")))
-    return int(run.get("workers") or (said[1] if said else 1))
-
-
-def _table(store: Store) -> list[dict[str, Any]]:
-    """Return the rows of the finished cells or, of published numbers, which are a table alone, those of the table.
-
-    A cell may have been finished, compared anew or removed after the table was written.
-    """
-    table = _parquet(store.table) if store.table.exists() else []
-    return store.rows() or table
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to write it anew.") from error
-    missing = [column for column in NEEDED if column not in table.column_names]
-    if missing:
-        raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to write it anew.")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
-def _cell(row: dict[str, Any]) -> tuple[str, str, str, int]:
-    return (row["method"], row["profile"] or "", row["variant"] or "", int(row["seed"]))
-
-
-def _take(results: Results, row: dict[str, Any]) -> None:
-    if row["value"] is None or row["value"] != row["value"]:  # not measured: NaN is how pandas writes nothing
-        return
-    *names, seed = _cell(row)
-    place = Place(row["split"] or "", row["subset"] or "", row["metric"])
-    value = Value(float(row["value"]), row.get("low"), row.get("high"))
-    results.values.setdefault(Group(*names), {}).setdefault(place, {})[seed] = value
-
-
-def _take_cells(store: Store, results: Results) -> None:
-    """Read what the table does not hold: histories, loss distributions, directions, versions."""
-    for cell, labels in store.finished().items():
-        folder = store.cells / cell
-        config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
-        *names, seed = _cell(labels)
-        group = Group(*names)
-        results.versions |= {name: config[name] for name in ("unweave", "torch") if name in config}
-        results.settings[group] = config.get("settings", {})
-        results.notes |= config.get("notes", {})
-        if stages := scores.get("stages"):
-            results.stages.setdefault(group, {})[seed] = stages
-        for row in scores.get("metrics", []):
-            results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
-        if history := list(_history(folder / "history.jsonl")):
-            results.histories.setdefault(group, {})[seed] = history
-        if distribution := _distribution(scores):
-            results.distributions.setdefault(group, {})[seed] = distribution
-    for cost in COSTS:
-        results.directions.setdefault(Place("", "", cost), "lower")
-
-
-def _history(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
-
-
-def _distribution(scores: dict[str, Any]) -> Distribution:
-    found: Distribution = {}
-    for split in ("train", "test"):
-        for subset, metrics in scores.get(split, {}).items():
-            histogram = metrics.get("loss_histogram")
-            if histogram and sum(histogram["counts"]):
-                found.setdefault(split, {})[subset] = {key: histogram[key] for key in ("edges", "counts")}
-    return found
-
-
-def _take_failures(store: Store, results: Results) -> None:
-    for row in store.failures():
-        *names, seed = _cell(row)
-        group = Group(*names)
-        # A cell that never started may not know its profile: it belongs to the group that ran with other seeds.
-        same = [other for other in results.values if (other.method, other.variant) == (group.method, group.variant)]
-        if not group.profile and len(same) == 1:
-            group = same[0]
-        if seed in results.seeds_of(group):  # it was run again elsewhere, and did not fail
-            continue
-        results.failures.append(Failure(group, seed, str(row["error"])))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unweave.lab.report.grids import Grid, attack_places, grid, other_places
+from unweave.lab.report.grids import LEGEND, MARKED, Grid, attack_places, grid, other_places
 from unweave.lab.report.measures import COSTS, SPLITS, SUBSETS, Place
 from unweave.lab.report.paper import preset_grid
 from unweave.lab.report.results import Group, Results
@@ -25,6 +25,12 @@ class Section:
     labels: dict[Group, str]
     everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
     dynamics: bool = False  # whether its runs are shown step by step
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of its tables, each once, without those that the page's legend holds."""
+        every = dict.fromkeys(note for grid in self.grids for note in grid.notes)
+        return [note for note in every if note not in (LEGEND, MARKED)]
 
 
 def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
@@ -55,16 +61,23 @@ def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
     there = results.groups
     groups = [group for group in (Group(*row) for row in preset["rows"]) if group in there]
     own = [group for group in groups if not group.is_reference]
-    told = [*preset["about"], *(["adjacency"] if any("adjacency" in group.differences for group in own) else [])]
+    told = list(preset["about"])
+    if any("adjacency" in group.differences for group in own):
+        told.append("adjacency")
     one_kind = bool(told) and len({(group.method, group.profile) for group in own}) == 1
     found = {}
     for group in sorted(groups, key=lambda group: not group.is_reference):
-        values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
-        parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
-        parts += [f"{name}={value}" for name, value in group.differences.items() if name not in told]
-        name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
-        found[group] = " ".join([*name, *parts])
+        differences = _differences(results, group, told)
+        name = [] if differences and one_kind else [results.label(Group(group.method, group.profile, ""))]
+        found[group] = " ".join([*name, *differences])
     return found
+
+
+def _differences(results: Results, group: Group, told: Sequence[str]) -> list[str]:
+    """Return the settings of a row: those that every row tells, then what else its variant changes."""
+    values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
+    parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
+    return parts + [f"{name}={value}" for name, value in group.differences.items() if name not in told]
 
 
 def _short(value: Any) -> str:

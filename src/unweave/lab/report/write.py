@@ -11,7 +11,7 @@ from pathlib import Path
 from unweave._version import __version__
 from unweave.errors import UsageError
 from unweave.lab.report.grids import failure_notes, study_grids
-from unweave.lab.report.results import read_results
+from unweave.lab.report.study_reader import read_results
 from unweave.lab.report.verdict import verdict
 
 MARK = "report.json"
