@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -104,24 +104,27 @@ def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int
     True
     """
     cells = list(cells)
-    models = {name: seconds for name, seconds in times.items() if name.startswith("trained.")}
-    comparisons = [seconds for name, seconds in times.items() if name.startswith("compare.")]
-    runs = {name: seconds for name, seconds in times.items() if not name.startswith(("trained.", "compare."))}
+    models = _times_of("trained.", times)
+    comparisons = _times_of("compare.", times)
+    runs = {name: seconds for name, seconds in times.items() if name not in {**models, **comparisons}}
     if not runs:
         return None
-
-    def expected(cell: Cell) -> float:
-        same = cell.name.rpartition(".seed-")[0]
-        for likeness in (f"{same}.seed-", f"{cell.method}.", ""):
-            found = [seconds for name, seconds in runs.items() if name.startswith(likeness)]
-            if found:
-                return statistics.fmean(found)
-        raise AssertionError  # the last likeness is everybody's
-
     new = {cell.seed for cell in cells if f"trained.seed-{cell.seed}" not in models}
     training = statistics.fmean(models.values()) * len(new) if models else 0.0
-    comparing = statistics.fmean(comparisons) * len(cells) if comparisons else 0.0
-    return (training + comparing + sum(expected(cell) for cell in cells)) / workers
+    comparing = statistics.fmean(comparisons.values()) * len(cells) if comparisons else 0.0
+    return (training + comparing + sum(_expected(cell, runs) for cell in cells)) / workers
+
+
+def _expected(cell: Cell, runs: Mapping[str, float]) -> float:
+    """Return the mean time of the runs most like a cell: those of its row, else of its method, else all."""
+    row = cell.name.rpartition(".seed-")[0]
+    alike = _times_of(f"{row}.seed-", runs) or _times_of(f"{cell.method}.", runs) or runs
+    return statistics.fmean(alike.values())
+
+
+def _times_of(beginning: str, times: Mapping[str, float]) -> dict[str, float]:
+    """Return the times whose names begin like this."""
+    return {name: seconds for name, seconds in times.items() if name.startswith(beginning)}
 
 
 def in_words(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,49 +92,65 @@ def plan(
     if not methods:
         raise UsageError("A study needs at least one method: names from `unweave methods`, or all.")
     names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
-    chosen = {name: benchmark.method(name) if benchmark else find_method(name) for name in names}
-    grid = grid or {}
-    own_settings = {name: _setting_names(method) for name, method in chosen.items()}
-    for setting in grid:
-        having = [name for name, settings in own_settings.items() if setting in settings]
-        if not having:
-            raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
-        if set(having) - set(REFERENCES):  # what they are measured by stays as it is
-            for name in REFERENCES:
-                own_settings.get(name, set()).discard(setting)
-    for profile in profiles:
-        if not any(profile in method.profiles for method in chosen.values()):
-            raise no_profile(profile)
+    chosen = [benchmark.method(name) if benchmark else find_method(name) for name in names]
+    grids = _grids(chosen, grid or {})
+    _check_profiles(chosen, profiles)
     adjacency = [_spelt_adjacency(kind) for kind in adjacency]
     cells = []
-    for name, method in chosen.items():
-        own_profiles: list[str | None] = [profile for profile in profiles if profile in method.profiles]
-        if not own_profiles and is_tuned(profiles) and can_be_tuned(method):
-            raise UsageError(
-                f"{name} has no settings of the profile {', '.join(profiles)}, and would stand untuned beside others. "
-                "Tune it too, or name the methods to run with --methods."
+    for method in chosen:
+        rows = _rows(method, profiles=profiles, grid=grids[method.name], benchmark=benchmark)
+        cells += [
+            Cell(
+                method=method.name,
+                seed=seed,
+                profile=None if profile == next(iter(method.profiles)) else profile,
+                settings=settings,
+                adjacency=kind,
+                watch=watch and method.name != "original",
             )
-        axes = {
-            setting: _spelt(method, setting, values)
-            for setting, values in grid.items()
-            if setting in own_settings[name]
-        }
-        kinds = adjacency if tells_apart(method) else (CLASSES,)
-        for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):
-            settings = _different(method, dict(zip(axes, values, strict=True)), profile=own, benchmark=benchmark)
-            cells += [
-                Cell(
-                    method=name,
-                    seed=seed,
-                    profile=None if own == next(iter(method.profiles)) else own,
-                    settings=settings,
-                    adjacency=kind,
-                    watch=watch and name != "original",
-                )
-                for kind in kinds
-                for seed in range(first_seed, first_seed + seeds)
-            ]
+            for profile, settings in rows
+            for kind in (adjacency if tells_apart(method) else (CLASSES,))
+            for seed in range(first_seed, first_seed + seeds)
+        ]
     return each_once(cells)
+
+
+def _grids(methods: Sequence[Method], grid: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:
+    """Return each method's part of the grid: the settings that it has.
+
+    A reference takes a setting only if no other method has it.
+    """
+    grids: dict[str, dict[str, Sequence[str]]] = {method.name: {} for method in methods}
+    settings_of = {method.name: {row["name"] for row in method.settings.describe()} for method in methods}
+    for setting, values in grid.items():
+        having = [name for name, known in settings_of.items() if setting in known]
+        if not having:
+            raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
+        for name in [name for name in having if name not in REFERENCES] or having:
+            grids[name][setting] = values
+    return grids
+
+
+def _check_profiles(methods: Sequence[Method], profiles: Sequence[str]) -> None:
+    """Refuse a profile that none of the methods has."""
+    for profile in profiles:
+        if not any(profile in method.profiles for method in methods):
+            raise no_profile(profile)
+
+
+def _rows(
+    method: Method, *, profiles: Sequence[str], grid: Mapping[str, Sequence[str]], benchmark: Benchmark | None
+) -> Iterator[tuple[str | None, tuple[tuple[str, str], ...]]]:
+    """Yield each profile and combination of settings that a method is run with."""
+    own: list[str | None] = [profile for profile in profiles if profile in method.profiles]
+    if not own and is_tuned(profiles) and can_be_tuned(method):
+        raise UsageError(
+            f"{method.name} has no settings of the profile {', '.join(profiles)}, and would stand untuned beside "
+            "others. Tune it too, or name the methods to run with --methods."
+        )
+    axes = {setting: _spelt(method, setting, values) for setting, values in grid.items()}
+    for profile, values in itertools.product(own or [None], itertools.product(*axes.values())):
+        yield profile, _different(method, dict(zip(axes, values, strict=True)), profile=profile, benchmark=benchmark)
 
 
 def is_tuned(profiles: Sequence[str]) -> bool:
@@ -188,10 +204,6 @@ def profile_of(cell: Cell) -> str:
 def in_running_order(cells: Iterable[Cell]) -> list[Cell]:
     """Return the cells seed by seed, so that a study that is stopped early has whole seeds, references first."""
     return sorted(cells, key=lambda cell: (cell.seed, cell.method not in REFERENCES))
-
-
-def _setting_names(method: Method) -> set[str]:
-    return {row["name"] for row in method.settings.describe()}
 
 
 def _spelt(method: Method, setting: str, values: Iterable[str]) -> list[str]:
