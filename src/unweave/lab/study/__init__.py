@@ -1,6 +1,6 @@
 """Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
 
-from unweave.lab.study.cell_progress import Progress, in_words
+from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
 from unweave.lab.study.locks import Locks
 from unweave.lab.study.originals import NotYet, Originals
@@ -15,11 +15,11 @@ __all__ = [
     "PRESETS",
     "REFERENCES",
     "Cell",
+    "CellProgress",
     "Locks",
     "NotYet",
     "Originals",
     "Preset",
-    "Progress",
     "Store",
     "can_be_tuned",
     "dead",

@@ -14,7 +14,7 @@ from unweave.lab.study.cells import Cell
 from unweave.lab.study.store import Store
 
 
-class Progress:
+class CellProgress:
     """Cells done of all cells, with an estimate from what finished cells took, in this start and earlier ones.
 
     ``bar`` is the live display, which the runs' own lines share; on no terminal it is off, and lines are written.

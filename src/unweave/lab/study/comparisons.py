@@ -13,7 +13,7 @@ from torch import nn
 from unweave.api import load_weights
 from unweave.evaluation import Look, Observed, evaluate, target_of
 from unweave.lab.benchmarks import Benchmark
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
@@ -34,7 +34,7 @@ class Comparisons:
         cells: Sequence[Cell],
         originals: Originals,
         look: Callable[[], Look],
-        progress: Progress,
+        progress: CellProgress,
         *,
         keep: str,
         since: float,

@@ -14,7 +14,7 @@ from unweave.methods import all_methods
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PresetPart:
     """Some methods with the settings and the adjacency to try."""
 
     methods: tuple[str, ...]
@@ -28,12 +28,16 @@ class Preset:
 
     name: str
     summary: str
-    parts: tuple[Part, ...]
+    parts: tuple[PresetPart, ...]
     shows: tuple[str, ...] = ("accuracy",)
     watch: bool = False
 
 
-ORIGINAL, TWO_STAGE, EVERY = Part(methods=("original",)), Part(methods=("two-stage",)), Part(methods=("all",))
+ORIGINAL, TWO_STAGE, EVERY = (
+    PresetPart(methods=("original",)),
+    PresetPart(methods=("two-stage",)),
+    PresetPart(methods=("all",)),
+)
 SIDES = {"constrain_adjacent": ("false", "true")}
 
 PRESETS: dict[str, Preset] = {
@@ -43,25 +47,25 @@ PRESETS: dict[str, Preset] = {
         Preset(
             name="without-w2",
             summary="The two-stage method without its Wasserstein term (plain PGD in stage 2).",
-            parts=(ORIGINAL, Part(methods=("two-stage", "pgd"))),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage", "pgd"))),
         ),
         Preset(
             name="alpha",
             summary="The weight of the Wasserstein term: 0, 0.5 and 1.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), grid={"alpha": ("0", "0.5", "1")})),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), grid={"alpha": ("0", "0.5", "1")})),
         ),
         Preset(
             name="mu",
             summary="The penalty mu of stage 1: 5, 10 and 20.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), grid={"penalty": ("5", "10", "20")})),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), grid={"penalty": ("5", "10", "20")})),
         ),
         Preset(
             name="stage-1",
             summary="What stage 1 holds in place: remote data, or adjacent data too; after stage 1, and after both.",
             parts=(
                 ORIGINAL,
-                Part(methods=("two-stage",), grid={"stage2_epochs": ("0",), **SIDES}),
-                Part(methods=("two-stage",), grid=SIDES),
+                PresetPart(methods=("two-stage",), grid={"stage2_epochs": ("0",), **SIDES}),
+                PresetPart(methods=("two-stage",), grid=SIDES),
             ),
         ),
         Preset(
@@ -69,25 +73,27 @@ PRESETS: dict[str, Preset] = {
             summary="A fifth of the samples misplaced: remote ones called adjacent, adjacent ones called remote.",
             parts=(
                 ORIGINAL,
-                Part(methods=("two-stage",), adjacency=(CLASSES, "remote-to-adjacent:0.2", "adjacent-to-remote:0.2")),
+                PresetPart(
+                    methods=("two-stage",), adjacency=(CLASSES, "remote-to-adjacent:0.2", "adjacent-to-remote:0.2")
+                ),
             ),
         ),
         Preset(
             name="neighbours",
             summary="Adjacent data found by neighbours in the original model's features, against classes.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), adjacency=(CLASSES, NEIGHBOURS))),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), adjacency=(CLASSES, NEIGHBOURS))),
         ),
         Preset(
             name="retrain",
             summary="The two-stage method against retraining without the forget data.",
-            parts=(ORIGINAL, Part(methods=("retrain",)), TWO_STAGE),
+            parts=(ORIGINAL, PresetPart(methods=("retrain",)), TWO_STAGE),
             shows=("accuracy", "other", "cost"),
         ),
         Preset(name="cost", summary="Run time and memory of every method.", parts=(EVERY,), shows=("cost",)),
         Preset(
             name="dynamics",
             summary="Stage 2 while it runs, with and without the Wasserstein term: forget loss, accuracies.",
-            parts=(ORIGINAL, Part(methods=("two-stage", "pgd"))),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage", "pgd"))),
             shows=("dynamics",),
             watch=True,
         ),
@@ -139,7 +145,7 @@ def preset_cells(
     return each_once(cells)
 
 
-def _names(part: Part) -> Sequence[str]:
+def _names(part: PresetPart) -> Sequence[str]:
     return list(all_methods()) if part.methods == ("all",) else part.methods
 
 

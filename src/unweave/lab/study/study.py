@@ -19,7 +19,7 @@ from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look, Watch
 from unweave.lab.benchmarks import Benchmark, Task
 from unweave.lab.study.adjacency import regroup
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.lab.study.comparisons import Comparisons, Keep
 from unweave.lab.study.originals import NotYet, Originals, take_originals
@@ -45,7 +45,7 @@ def run_study(
     time_limit: float | None = None,
     track: Sequence[str] = (),
     originals: Path | None = None,
-    progress: Callable[[Store], Progress] | None = None,
+    progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
     """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
 
@@ -62,9 +62,11 @@ def run_study(
     )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown)
-    with work.progress:
-        work.run()
+    runner = CellRunner(
+        benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown
+    )
+    with runner.progress:
+        runner.run()
     end_study(store)
     return store
 
@@ -113,7 +115,7 @@ def end_study(store: Store) -> None:
         store.write_table()
 
 
-class Work:
+class CellRunner:
     """What one process does for a study, and what its cells share: the data, the originals, what models said."""
 
     def __init__(
@@ -127,12 +129,12 @@ class Work:
         deadline: float | None = None,
         since: float | None = None,
         track: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: CellProgress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.computing = benchmark, in_running_order(cells), store, computing
         self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
-        self.progress = progress or Progress(store, cells)
+        self.progress = progress or CellProgress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
         self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)

@@ -12,11 +12,11 @@ from unweave.engine import Computing
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError
 from unweave.lab.benchmarks import Benchmark
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.store import Store
-from unweave.lab.study.study import Work, begin_study, end_study
+from unweave.lab.study.study import CellRunner, begin_study, end_study
 from unweave.runtime import Precision
 
 
@@ -34,7 +34,7 @@ def run_workers(
     time_limit: float | None = None,
     track: Sequence[str] = (),
     originals: Path | None = None,
-    progress: Callable[[Store], Progress] | None = None,
+    progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
     """Do what `run_study` does, with several processes that share the machine.
 
@@ -54,7 +54,7 @@ def run_workers(
         originals=originals,
         workers=workers,
     )
-    shown = progress(store) if progress else Progress(store, cells, workers=workers)
+    shown = progress(store) if progress else CellProgress(store, cells, workers=workers)
     since = time.time()
     more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
     with shown, started(_work, source, list(cells), out, workers=workers, computing=computing, **more) as processes:
@@ -68,7 +68,7 @@ def run_workers(
 
 
 def _follow(
-    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: Progress, *, since: float
+    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: CellProgress, *, since: float
 ) -> None:
     """Show cells as they are settled, until every worker has ended."""
     waiting = [cell for cell in cells if not store.is_settled(cell, since=since)]
@@ -94,4 +94,6 @@ def _work(
     """Be a worker: what a worker process runs."""
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
     store = Store.open(out)
-    Work(source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track).run()
+    CellRunner(
+        source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track
+    ).run()
