@@ -118,7 +118,7 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path):
 
 def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UsageError, match=r"unweave\[tune\]"):
+    with pytest.raises(UsageError, match=r"Tuning needs the package optuna: pip install 'unweave\[lab\]'"):
         tune(SOURCE, tmp_path / "t", device="cpu")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from unweave.errors import UsageError
 from unweave.lab.benchmarks.sources import DataPart
+from unweave.lab.packages import require_package
 
 MODES = {1: "L", 3: "RGB"}
 
@@ -41,6 +42,7 @@ def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) 
             found = None
         if found is not None and found.shape == shape and found.dtype == np.uint8:
             return found
+    require_package("PIL", "Decoding images")
     pixels = np.empty(shape, dtype=np.uint8)
     encoded = part.table[column]
 

@@ -11,13 +11,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HUB = "hub"
 # What the same part is called in different copies.
@@ -107,6 +109,10 @@ class Source:
         )
 
     def _from_folder(self, data: Path, part: str) -> DataPart:
+        require_package("pyarrow", f"Reading {self.folder}")
+        import pyarrow as pa
+        from pyarrow import parquet
+
         files = self._files(data, part)
         if not files:
             raise UsageError(

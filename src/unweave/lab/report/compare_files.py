@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+from typing import TYPE_CHECKING
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.report.compare import Comparison, estimate_runs, grids, runs_of
 from unweave.lab.report.compare_measures import ERASE, PLANES, RETRAIN, Plane
 from unweave.lab.report.drawing import new_figure, style
@@ -18,11 +15,18 @@ from unweave.lab.report.formats import comma_separated, latex, markdown
 from unweave.lab.report.looks import GREY, looks
 from unweave.lab.report.results import Group, Results
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 TITLES = {ERASE: "erase: up and left is better", RETRAIN: "as if never trained: the cross is best"}
 
 
 def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
     """Write the tables (Markdown, LaTeX, CSV) and the planes (PNG, SVG) into a folder, which may hold earlier ones."""
+    require_package("matplotlib", "The figures of a comparison")
+    import matplotlib as mpl
+
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Choose another --out.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +86,8 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
 
 def _scale_heights(axis: Axes, values: Sequence[float]) -> None:
     """Spread points of accuracy: where all good methods are, one matters; where others fail, ten hardly do."""
+    from matplotlib.ticker import ScalarFormatter
+
     low, high = min(values) - max(1.0, 0.3 * abs(min(values))), max(values) + max(1.0, 0.3 * abs(max(values)))
     axis.set_yscale("symlog", linthresh=5, linscale=1.5)
     axis.set_ylim(low, high)

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+
+from unweave.lab.packages import require_package
 
 REMEMBERED, FORGOTTEN, INK = "#d1495b", "#30638e", "#333333"
 
@@ -23,6 +22,11 @@ def loss_distributions(
     ``panels`` maps a title to (losses, accuracy). Samples whose loss is below log(classes), the only ones that
     can still be predicted right, are drawn in red.
     """
+    require_package("matplotlib", "A figure")
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     top = max(float(losses.max()) for losses, _ in panels.values())
     edges = np.linspace(0, max(top, 1.0), 41)
     limit = math.log(classes)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark
+from unweave.lab.packages import require_package
 from unweave.lab.report.measures import COSTS, Place, Spread, default_direction
 from unweave.lab.study import Store
 from unweave.methods import find_method
@@ -240,6 +241,7 @@ def _table(store: Store) -> list[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
+    require_package("pyarrow", "Reading a study's table")
     import pyarrow
     from pyarrow import parquet
 

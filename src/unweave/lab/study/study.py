@@ -18,6 +18,7 @@ from unweave.engine.compiling import Compile
 from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look, Watch
 from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.packages import require_package
 from unweave.lab.study.adjacency import regroup
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
@@ -84,6 +85,7 @@ def begin_study(
     workers: int = 1,
 ) -> Store:
     """Make or open the folder, and note what is asked for and where it is run."""
+    require_package("pyarrow", "A study's table")  # which is written last
     check_trackers(track)
     device = computing.check()
     if keep not in get_args(Keep):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from unweave.lab.packages import require_package
 from unweave.storage import write_whole
 
 COLUMNS = ("benchmark", "variant", "method", "profile", "seed", "split", "subset", "metric", "value", "low", "high")
@@ -13,6 +14,7 @@ COLUMNS = ("benchmark", "variant", "method", "profile", "seed", "split", "subset
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write rows as Parquet; whoever reads meanwhile finds a whole table."""
+    require_package("pyarrow", "A study's table")
     import pyarrow as pa
     from pyarrow import parquet
 
