@@ -1,4 +1,4 @@
-"""Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
+"""Many runs in one folder: benchmark × methods × seeds. A study survives interruptions and ends in one table."""
 
 from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of

@@ -1,4 +1,4 @@
-"""Several processes of one machine on one study."""
+"""Run a study with several processes of one machine."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ def run_workers(
     originals: Path | None = None,
     progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
-    """Do what `run_study` does, with several processes that share the machine.
+    """Run a study as `run_study` does, with several processes on this machine.
 
-    ``source`` makes the benchmark in each of them, so it must be a function that can be pickled, such as
-    ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others
-    are done.
+    ``source`` makes the benchmark in each process, so it must be picklable, such as
+    ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others are done.
     """
     computing = Computing(device=device, precision=precision, compile=compile)
     store = begin_study(
@@ -62,15 +61,15 @@ def run_workers(
     end_study(store)
     if failed := dead(processes):
         left = [cell.name for cell in cells if not store.is_settled(cell, since=since)]
-        rest = f" Not finished: {', '.join(left)}; the same command goes on with them." if left else ""
-        raise RunError(f"{failed} ended before the work was done; what was done is kept.{rest}")
+        rest = f" Not finished: {', '.join(left)}. The same command resumes them." if left else ""
+        raise RunError(f"{failed} ended before the work was done. Finished cells are kept.{rest}")
     return store
 
 
 def _follow(
     processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: CellProgress, *, since: float
 ) -> None:
-    """Show cells as they are settled, until every worker has ended."""
+    """Show each cell when it is settled, until every worker has ended."""
     waiting = [cell for cell in cells if not store.is_settled(cell, since=since)]
     running = True
     while running:
@@ -91,7 +90,7 @@ def _work(
     since: float,
     track: Sequence[str],
 ) -> None:
-    """Be a worker: what a worker process runs."""
+    """Run cells in a worker process."""
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
     store = Store.open(out)
     CellRunner(
