@@ -65,6 +65,19 @@ def test_no_two_modules_share_a_name():
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+SHARED_CLASS_NAMES = {"Estimate", "Look"}  # still to be renamed: evaluation and lab.report have one of each
+
+
+def test_no_two_public_classes_share_a_name():
+    places = defaultdict(list)
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file.relative_to(SOURCE).as_posix()}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert set(shared) == SHARED_CLASS_NAMES, shared
+
+
 def test_no_room_is_called_utils():
     assert not [file for file in FILES if {"utils", "util", "common", "misc"} & set(file.relative_to(SOURCE).parts)]
     assert not [file for file in FILES if file.stem in ("utils", "util", "common", "misc")]

@@ -23,7 +23,7 @@ from unweave.lab.benchmarks import Benchmark, find_benchmark
 from unweave.lab.tuning import Space, Tuning, erase_score
 from unweave.lab.tuning.objectives import accuracies
 from unweave.lab.tuning.searches import Tried, open_storage, require_optuna
-from unweave.lab.tuning.tune import Work
+from unweave.lab.tuning.tune import TrialRunner
 from unweave.storage import provenance
 
 
@@ -52,7 +52,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
     computing = Computing(device=device)
-    base = Work(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
+    base = TrialRunner(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():
         for trial in trials[name][len(search.tried()) :]:

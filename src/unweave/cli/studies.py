@@ -46,7 +46,7 @@ from unweave.lab.report import (
 from unweave.lab.study import (
     PRESETS,
     Cell,
-    Progress,
+    CellProgress,
     Store,
     describe_preset,
     each_once,
@@ -137,7 +137,7 @@ def study(
         "time_limit": time_limit,
         "track": words(track),
         "originals": originals,
-        "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
+        "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
     }
     try:
         if workers > 1:

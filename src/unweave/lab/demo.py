@@ -14,6 +14,7 @@ from torch import nn
 from unweave.api import remove_folder, unlearn
 from unweave.evaluation import evaluate, predict
 from unweave.lab.benchmarks import Task, find_benchmark
+from unweave.lab.packages import require_package
 from unweave.methods import find_method
 
 METHODS = {"two-stage": "two-stage", "pgd": "plain PGD", "ft": "fine-tuning", "ga": "gradient ascent"}
@@ -35,6 +36,7 @@ class Demo:
 
 def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str], None]) -> Demo:
     """Run the demo and write its scores and its picture into a folder."""
+    require_package("matplotlib", "The demo's picture")  # which is drawn last
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     scores: dict[str, list[dict[str, Any]]] = {}

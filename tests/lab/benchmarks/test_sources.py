@@ -15,7 +15,7 @@ from pyarrow import parquet
 from tests.helpers import synthetic
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark, pixels
-from unweave.lab.benchmarks.sources import Part, Source
+from unweave.lab.benchmarks.sources import DataPart, Source
 
 
 @pytest.fixture(autouse=True)
@@ -243,7 +243,7 @@ def test_the_hub_says_what_it_lacks(monkeypatch):
 def test_numbers_are_named_by_the_copy_of_the_hub():
     about = {"info": {"features": {"intent": {"names": ["one", "two"], "_type": "ClassLabel"}}}}
     table = pa.table({"intent": [1, 0]}).replace_schema_metadata({"huggingface": json.dumps(about)})
-    assert Part(table=table, fingerprint="").words("intent").tolist() == ["two", "one"]
+    assert DataPart(table=table, fingerprint="").words("intent").tolist() == ["two", "one"]
 
 
 # What is kept

@@ -216,7 +216,7 @@ def own_report(folder):
         (other_columns, "lacks the columns variant"),
         (broken_history, "cannot be read"),
         (own_report, "is no report"),
-        (lambda folder: folder.rmdir(), "is no folder"),
+        (lambda folder: folder.rmdir(), "is not a folder"),
     ],
 )
 def test_a_wrong_folder_is_said_in_one_sentence_and_left_alone(tmp_path, prepare, message):

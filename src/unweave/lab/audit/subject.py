@@ -76,23 +76,7 @@ def load_subject(
             raise UsageError(
                 f"--from {source} and --benchmark {benchmark} both say which data it is. Give one of them."
             )
-        model, train, test = _call(source)
-        train, test = _other_splits(source, train, test, split=split, test_split=test_split)
-        if "split" in config and config["split"] != train.hash and split is None:
-            raise UsageError(f"{path} was made with another split than {source} returns. Give it with --split.")
-        said = config.get("method", "original")
-        by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
-        settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
-        between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
-        return Subject(
-            model=load_weights(model, path) if path else model,
-            train=train,
-            test=test,
-            method=by.name,
-            settings=settings,
-            seed=config.get("seed", 0),
-            before_stage2=between,
-        )
+        return _of_function(source, path, config, split=split, test_split=test_split, method=method)
     if path is None:
         raise UsageError(
             "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
@@ -105,22 +89,64 @@ def load_subject(
         options = _harmless(config.get("options") or {}, data, path)
     chosen = find_benchmark(name, data=data, options=options)
     train, test = load_splits(chosen, path, split=split, test_split=test_split, asked=asked)
-    if "split" in config and config["split"] != train.hash and split is None:
-        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
-    by = find_method(method or config.get("method", "original"))
-    known = config.get("method") == by.name
-    # Parsed, so that nothing but a setting of the method can come from a stranger's folder.
-    settings = by.configure(config.get("settings", {}) if known else chosen.settings_for(by, None)).to_dict()
+    if split is None:
+        _check_split(path, config, train, f"{name}'s own")
+    return _of_benchmark(chosen, path, config, train, test, method=method)
+
+
+def _of_function(
+    source: str,
+    path: Path | None,
+    config: Mapping[str, Any],
+    *,
+    split: Path | None,
+    test_split: Path | None,
+    method: str | None,
+) -> Subject:
+    """Return the subject whose model and data come from a function of the user's."""
+    model, train, test = _call(source)
+    train, test = _other_splits(source, train, test, split=split, test_split=test_split)
+    if split is None:
+        _check_split(path, config, train, f"{source} returns")
+    said = config.get("method", "original")
+    by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
+    settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
+    between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
     return Subject(
-        model=load_weights(chosen.model(), path),
+        model=load_weights(model, path) if path else model,
         train=train,
         test=test,
-        benchmark=chosen,
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=between_stages(path, chosen.model(), settings) if config else None,
+        before_stage2=between,
     )
+
+
+def _of_benchmark(
+    benchmark: Benchmark, path: Path, config: Mapping[str, Any], train: Split, test: Split | None, *, method: str | None
+) -> Subject:
+    """Return the subject whose model is the benchmark's."""
+    by = find_method(method or config.get("method", "original"))
+    known = config.get("method") == by.name
+    # Parsed, so that nothing but a setting of the method can come from a stranger's folder.
+    settings = by.configure(config.get("settings", {}) if known else benchmark.settings_for(by, None)).to_dict()
+    return Subject(
+        model=load_weights(benchmark.model(), path),
+        train=train,
+        test=test,
+        benchmark=benchmark,
+        method=by.name,
+        settings=settings,
+        seed=config.get("seed", 0),
+        before_stage2=between_stages(path, benchmark.model(), settings) if config else None,
+    )
+
+
+def _check_split(path: Path | None, config: Mapping[str, Any], train: Split, whose: str) -> None:
+    """Refuse a split that is not the one in a run's configuration."""
+    if "split" in config and config["split"] != train.hash:
+        raise UsageError(f"{path} was made with another split than {whose}. Give it with --split.")
 
 
 def load_splits(
@@ -136,20 +162,26 @@ def load_splits(
     A test split goes with one training split. Where the training split is another, there is no test split. ``asked``
     are options that somebody gave; one that chooses another forget set than the folder's is refused.
     """
-    task, own, own_test = benchmark.load(), folder / SPLIT, folder / TEST_SPLIT
-    own_train = Split.load(own, task.train.samples) if own.exists() else None
-    choosing = [name for name in asked or {} if name in benchmark.only_split]
-    if choosing and own_train is not None and split is None and own_train != task.train:
-        raise UsageError(
-            f"{folder} has a forget set of its own ({SPLIT}), which is not that of --option {choosing[0]}="
-            f"{(asked or {})[choosing[0]]}. Leave the option out; or examine {folder / WEIGHTS} with it."
-        )
-    train = Split.load(split, task.train.samples) if split else own_train or task.train
-    if test_split is None and own_test.exists() and train == own_train:
+    task, own_test = benchmark.load(), folder / TEST_SPLIT
+    own = Split.load(folder / SPLIT, task.train.samples) if (folder / SPLIT).exists() else None
+    if own is not None and split is None and own != task.train:
+        _check_asked(asked or {}, benchmark, folder)
+    train = Split.load(split, task.train.samples) if split else own or task.train
+    if test_split is None and own_test.exists() and train == own:
         test_split = own_test
     if test_split is not None:
         return train, Split.load(test_split, task.test.samples)
     return train, task.test if train is task.train else None
+
+
+def _check_asked(asked: Mapping[str, Any], benchmark: Benchmark, folder: Path) -> None:
+    """Refuse an option that chooses what to forget where the folder has another forget set."""
+    for name, value in asked.items():
+        if name in benchmark.only_split:
+            raise UsageError(
+                f"{folder} has a forget set of its own ({SPLIT}), which is not that of --option {name}={value}. "
+                f"Leave the option out; or examine {folder / WEIGHTS} with it."
+            )
 
 
 def _other_splits(

@@ -19,7 +19,7 @@ from unweave.errors import UsageError
 from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
 from unweave.lab.benchmarks.networks import SCRATCH
 from unweave.lab.benchmarks.pixels import decode_images
-from unweave.lab.benchmarks.sources import Part, Source, few_of_each
+from unweave.lab.benchmarks.sources import DataPart, Source, few_of_each
 from unweave.lab.benchmarks.vision_transformer import (
     FOR_TRANSFORMERS,
     STAGE1,
@@ -67,7 +67,7 @@ def load(options: CelebaOptions, data: str | None) -> Task:
     )
 
 
-def attribute(found: Part, name: str, part: str) -> Any:
+def attribute(found: DataPart, name: str, part: str) -> Any:
     """Return an attribute as 0 or 1, whether it is stored as truth values, as 0 and 1, or as −1 and 1."""
     values = np.asarray(found.column(name))
     if values.dtype.kind not in "biu" or not np.isin(values, (-1, 0, 1)).all():

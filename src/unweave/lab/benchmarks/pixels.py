@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.sources import Part
+from unweave.lab.benchmarks.sources import DataPart
+from unweave.lab.packages import require_package
 
 MODES = {1: "L", 3: "RGB"}
 
@@ -26,7 +27,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unweave"
 
 
-def decode_images(part: Part, column: str, *, size: int, channels: int = 3) -> Any:
+def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) -> Any:
     """Return a column of encoded images as bytes of shape (images, channels, size, size), decoded once and then kept.
 
     Images of another size are cropped to the middle square and resized.
@@ -41,6 +42,7 @@ def decode_images(part: Part, column: str, *, size: int, channels: int = 3) -> A
             found = None
         if found is not None and found.shape == shape and found.dtype == np.uint8:
             return found
+    require_package("PIL", "Decoding images")
     pixels = np.empty(shape, dtype=np.uint8)
     encoded = part.table[column]
 

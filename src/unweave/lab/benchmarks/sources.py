@@ -11,13 +11,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HUB = "hub"
 # What the same part is called in different copies.
@@ -25,7 +27,7 @@ PART_NAMES = {"valid": ("valid", "validation", "val"), "test": ("test",), "train
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class DataPart:
     """One part of a data set (train, valid, test): its table, and a fingerprint of its content."""
 
     table: pa.Table
@@ -66,7 +68,7 @@ class Source:
     config: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
-    def read(self, data: str | None, part: str, *, complete: bool = True) -> Part:
+    def read(self, data: str | None, part: str, *, complete: bool = True) -> DataPart:
         """Read one part; ``complete=False`` takes any number of rows."""
         if data is None:
             raise UsageError(
@@ -106,7 +108,11 @@ class Source:
             f" (`hf download --repo-type dataset {self.hub} --local-dir DATA/{self.folder}`)."
         )
 
-    def _from_folder(self, data: Path, part: str) -> Part:
+    def _from_folder(self, data: Path, part: str) -> DataPart:
+        require_package("pyarrow", f"Reading {self.folder}")
+        import pyarrow as pa
+        from pyarrow import parquet
+
         files = self._files(data, part)
         if not files:
             raise UsageError(
@@ -122,7 +128,7 @@ class Source:
             except (pa.ArrowInvalid, OSError) as error:
                 raise UsageError(f"{file} is no Parquet file that can be read: {error}") from error
         try:
-            return Part(table=pa.concat_tables(tables), fingerprint=digest.hexdigest())
+            return DataPart(table=pa.concat_tables(tables), fingerprint=digest.hexdigest())
         except pa.ArrowInvalid as error:
             raise UsageError(f"The {part} files of {self.folder} do not fit together: {error}") from error
 
@@ -136,7 +142,7 @@ class Source:
                         return files
         return []
 
-    def _from_hub(self, name: str, part: str) -> Part:
+    def _from_hub(self, name: str, part: str) -> DataPart:
         try:
             import datasets
         except ImportError:
@@ -156,7 +162,7 @@ class Source:
         for column, kind in loaded.features.items():
             if isinstance(kind, datasets.Image):
                 loaded = loaded.cast_column(column, datasets.Image(decode=False))
-        return Part(table=loaded.with_format("arrow")[:], fingerprint=str(loaded._fingerprint))
+        return DataPart(table=loaded.with_format("arrow")[:], fingerprint=str(loaded._fingerprint))
 
 
 def _letters(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.report.compare import Comparison
 from unweave.lab.report.compare_grids import grids
 from unweave.lab.report.formats import comma_separated, latex, markdown
@@ -14,6 +15,7 @@ from unweave.lab.report.results import Results
 
 def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
     """Write the tables (Markdown, LaTeX, CSV) and the planes (PNG, SVG) into a folder, which may hold earlier ones."""
+    require_package("matplotlib", "The figures of a comparison")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Choose another --out.")
     from unweave.lab.report.compare_planes import draw_planes  # slow to import, so after what may be refused

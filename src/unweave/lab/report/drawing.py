@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from unweave.lab.report.looks import INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PANELS = 24  # more small panels than this cannot be read on one sheet; the page has them all
 LINES = {"forget": "#d55e00", "adjacent": "#0072b2", "remote": "#009e73"}
@@ -41,6 +41,9 @@ def style() -> dict[str, Any]:
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

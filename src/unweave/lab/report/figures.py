@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from unweave.lab.packages import require_package
+
 REMEMBERED, FORGOTTEN, INK = "#d1495b", "#30638e", "#333333"
 
 
@@ -20,6 +22,7 @@ def loss_distributions(
     ``panels`` maps a title to (losses, accuracy). Samples whose loss is below log(classes), the only ones that
     can still be predicted right, are drawn in red.
     """
+    require_package("matplotlib", "A figure")
     import matplotlib as mpl  # slow to import
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

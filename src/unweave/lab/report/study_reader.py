@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.report.measures import COSTS, Place
 from unweave.lab.report.results import Distribution, Failure, Group, Results, Value
 from unweave.lab.study import Store
@@ -58,6 +59,7 @@ def _table(store: Store) -> list[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
+    require_package("pyarrow", "Reading a study's table")
     import pyarrow
     from pyarrow import parquet
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from unweave._version import __version__
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.report.grids import failure_notes, study_grids
 from unweave.lab.report.study_reader import read_results
 from unweave.lab.report.verdict import verdict
@@ -42,6 +43,7 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     target = folder / "report"
     if target.exists() and not (target / MARK).exists():
         raise UsageError(f"{target} exists and is no report. Move it away.")
+    require_package("matplotlib", "A report")
     from unweave.lab.report.study_figures import draw_figures  # slow to import, so after what may be refused
 
     said, grids = verdict(results), study_grids(results)

@@ -1,6 +1,6 @@
-"""Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
+"""Many runs in one folder: benchmark × methods × seeds. A study survives interruptions and ends in one table."""
 
-from unweave.lab.study.cell_progress import Progress, in_words
+from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
 from unweave.lab.study.originals import NotYet, Originals
 from unweave.lab.study.pool import dead, started, still_running
@@ -14,10 +14,10 @@ __all__ = [
     "PRESETS",
     "REFERENCES",
     "Cell",
+    "CellProgress",
     "NotYet",
     "Originals",
     "Preset",
-    "Progress",
     "Store",
     "can_be_tuned",
     "dead",

@@ -18,8 +18,9 @@ from unweave.engine.compiling import Compile
 from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look, Watch
 from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.packages import require_package
 from unweave.lab.study.adjacency import regroup
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.lab.study.comparisons import Comparisons, Keep
 from unweave.lab.study.originals import NotYet, Originals, take_originals
@@ -29,7 +30,7 @@ from unweave.runtime import Precision
 from unweave.settings import Settings
 from unweave.storage import Lock, provenance
 
-PATIENCE = 0.3  # seconds between two looks at what other processes are doing
+PATIENCE = 0.3  # seconds between two checks of what other processes have done
 
 
 def run_study(
@@ -45,16 +46,16 @@ def run_study(
     time_limit: float | None = None,
     track: Sequence[str] = (),
     originals: Path | None = None,
-    progress: Callable[[Store], Progress] | None = None,
+    progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
-    """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
+    """Run every cell that is not done, then write the table. Call it again to resume.
 
-    Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
-    process died is resumed from its checkpoint by the next start. ``device``, ``precision`` and ``compile`` are those
-    of `unlearn`, and hold for all that is trained. ``presets`` are noted in the folder, for the report. ``keep`` says
-    whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and the one at
-    work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is another
-    study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
+    Several processes may share a folder: a cell belongs to the process that claims it first. If a process dies, the
+    next start resumes its cell from the checkpoint. ``device``, ``precision`` and ``compile`` are those of `unlearn`
+    and apply to all training. ``presets`` are recorded in the folder, for the report. ``keep`` says whose weights stay
+    when they are no longer needed. After ``time_limit`` seconds no cell starts, and the running one stops at a
+    checkpoint. ``track`` names trackers that get the cells' histories. ``originals`` is the folder of another study
+    whose trained originals are used. ``progress`` makes the display of the progress.
     """
     computing = Computing(device=device, precision=precision, compile=compile)
     store = begin_study(
@@ -62,9 +63,11 @@ def run_study(
     )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown)
-    with work.progress:
-        work.run()
+    runner = CellRunner(
+        benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown
+    )
+    with runner.progress:
+        runner.run()
     end_study(store)
     return store
 
@@ -81,13 +84,14 @@ def begin_study(
     originals: Path | None = None,
     workers: int = 1,
 ) -> Store:
-    """Make or open the folder, and note what is asked for and where it is run."""
+    """Create or open the folder, and record what was requested and where it runs."""
+    require_package("pyarrow", "A study's table")  # which is written at the end
     check_trackers(track)
     device = computing.check()
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     if originals:
-        Store.open(originals)  # which refuses what is no study, before there is a folder
+        Store.open(originals)  # raises an error for another folder, before ``out`` is created
     store = Store.create(out, benchmark.name, options=benchmark.options)
     store.adopt(cells)
     for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
@@ -113,8 +117,8 @@ def end_study(store: Store) -> None:
         store.write_table()
 
 
-class Work:
-    """What one process does for a study, and what its cells share: the data, the originals, what models said."""
+class CellRunner:
+    """Runs cells in one process. They share the data, the originals and the predictions of models."""
 
     def __init__(
         self,
@@ -127,12 +131,12 @@ class Work:
         deadline: float | None = None,
         since: float | None = None,
         track: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: CellProgress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.computing = benchmark, in_running_order(cells), store, computing
         self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
-        self.progress = progress or Progress(store, cells)
+        self.progress = progress or CellProgress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
         self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)
@@ -141,7 +145,7 @@ class Work:
         )
 
     def run(self) -> None:
-        """Work until every cell is settled, here or in another process, or time is over; then compare."""
+        """Run cells until all are settled, here or in another process, or the time is up; then compare."""
         waiting = [cell for cell in self.cells if not self.store.is_settled(cell, since=self.since)]
         while waiting and not self.is_over():
             before = len(waiting)
@@ -155,11 +159,11 @@ class Work:
             self.comparisons.end()
 
     def is_over(self) -> bool:
-        """Tell whether the time limit is reached."""
+        """Return whether the time limit is reached."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def _attempt(self, cell: Cell) -> bool:
-        """Run a cell, unless another process is at it or trains its original; tell whether it is settled."""
+        """Run a cell, unless another process runs it or trains its original; return whether it is settled."""
         if self.store.is_settled(cell, since=self.since):
             return True
         with Lock.claim(self.store.locks / f"cell.{cell.name}.lock") as claim:
@@ -167,7 +171,7 @@ class Work:
                 return False
             if self.store.is_settled(cell, since=self.since):
                 return True
-            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+            if claim.died_since(self.since):  # it might crash this process too; the next start tries again
                 return True
             with claim.working():
                 try:
@@ -179,8 +183,8 @@ class Work:
         return True
 
     def _run(self, cell: Cell) -> None:
-        """Run one cell; a failure is noted and the study goes on."""
-        if self.store.put_in_place(cell):  # made again by a process that died just then
+        """Run one cell. A failure is recorded, and the study continues."""
+        if self.store.put_in_place(cell):  # a process died before it moved the repeated run
             return
         original = self.originals(cell.seed)
         task, begun = self.task(), time.monotonic()
@@ -192,10 +196,10 @@ class Work:
             result = self._unlearned(cell, original, split)
         except Stopped:
             raise
-        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
+        except (RuntimeError, ValueError) as error:  # ours and torch's, such as out of memory
             self.store.note_failure(cell, error)
             work = unfinished(self.store.run_folder(cell))
-            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would only come to the same
+            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would fail again
                 remove_folder(work)
             self.progress.end(cell.name, failed=True)
             return
@@ -207,14 +211,14 @@ class Work:
         self.progress.end(cell.name)
 
     def _unlearned(self, cell: Cell, original: nn.Module, split: Split) -> Result:
-        """Go on with the cell's run, or begin it. One that was begun otherwise, say without watching, begins again."""
+        """Resume the cell's run, or start it. One that began with other arguments, such as ``watch``, starts anew."""
         work = unfinished(self.store.run_folder(cell))
         if not work.exists():
             return self._unlearn(cell, original, split, resume=False)
         try:
             return self._unlearn(cell, original, split, resume=True)
         except UsageError as error:
-            self.progress.say(f"{cell.name} begins again, for it cannot go on: {error}")
+            self.progress.say(f"{cell.name} starts again because it cannot resume: {error}")
             if work.exists():
                 lock = Lock(work / "lock")  # which refuses, should anybody else be at work there
                 remove_folder(work)
@@ -240,7 +244,7 @@ class Work:
             judge=task.train,
             look=self.look(),
             stop=self.is_over,
-            limits=None,  # a comparison shows a collapse; it does not stop at one
+            limits=None,  # a comparison shows a collapse instead of stopping
             track=self.track,
             track_folder=self.store.folder / "tracking",
             about={

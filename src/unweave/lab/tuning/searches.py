@@ -15,6 +15,7 @@ from typing import Any
 
 from unweave.engine import derive_seed
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.tuning.objectives import WORST
 from unweave.lab.tuning.search_space import DEFAULT, PAPER, Space
 from unweave.settings import Choices, Span
@@ -53,11 +54,8 @@ class Tried(Outcome):
 
 
 def require_optuna() -> Any:
-    """Return the package Optuna, quiet; an error says how to get it."""
-    try:
-        import optuna
-    except ImportError:
-        raise UsageError("Tuning needs the package Optuna: pip install 'unweave[tune]'.") from None
+    """Return the package Optuna, quiet."""
+    optuna = require_package("optuna", "Tuning")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

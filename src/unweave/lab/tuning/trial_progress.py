@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unweave.lab.tuning.tune import Tuning
 
 
-class Progress:
+class TrialProgress:
     """Writes trials as they end, with the time left for one process. ``bar`` is off unless somebody watches."""
 
     def __init__(self, tuning: Tuning, *, write: Callable[[str], None] | None, live: bool) -> None:

@@ -25,7 +25,7 @@ from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
 from unweave.lab.tuning.search_space import Space, tuned_methods
 from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
-from unweave.lab.tuning.trial_progress import Progress
+from unweave.lab.tuning.trial_progress import TrialProgress
 from unweave.lab.tuning.tuning_folder import Folder
 from unweave.methods import find_method
 from unweave.runtime import Precision
@@ -79,7 +79,7 @@ def tune(
     failed = ""
     try:
         if workers == 1:
-            Work(tuning, live=write is not None, **more).run()
+            TrialRunner(tuning, live=write is not None, **more).run()
         else:
             with started(_work, source, out, names, asked, workers=workers, **more) as processes:
                 while still_running(processes):
@@ -154,7 +154,7 @@ class Base:
     reference: Callable[[], Result]
 
 
-class Work:
+class TrialRunner:
     """What one process does: trials, and what they share: of every seed the held-out data and the trained models."""
 
     def __init__(
@@ -169,7 +169,7 @@ class Work:
     ) -> None:
         self.tuning, self.computing, self.since = tuning, computing, since
         self.end = None if time_limit is None else since + time_limit
-        self.progress = Progress(tuning, write=write, live=live)
+        self.progress = TrialProgress(tuning, write=write, live=live)
         self.whole = cache(tuning.benchmark.load)
         self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
         self.left_out: set[tuple[int, str]] = set()
@@ -287,4 +287,4 @@ class Work:
 
 def _work(source: Callable[[], Benchmark], out: Path, names: Sequence[str], about: dict[str, Any], **more: Any) -> None:
     """Be a worker."""
-    Work(Tuning(source(), out, names, **about), **more).run()
+    TrialRunner(Tuning(source(), out, names, **about), **more).run()
