@@ -10,14 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from unweave.engine import Computing
-from unweave.engine.compiling import Compile
 from unweave.errors import UsageError
-from unweave.methods import Method, require_reference
+from unweave.methods import Method
 from unweave.runs import check_folder
-from unweave.runtime import Precision, processes
-from unweave.settings import Settings
-from unweave.tasks import cross_entropy
+from unweave.runtime import processes
 
 
 def require_arguments(
@@ -71,9 +67,7 @@ def copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def check_folder_asked(
-    where: torch.device, *, out: str | os.PathLike[str] | None, resume: bool
-) -> torch.device:
+def check_folder_asked(where: torch.device, *, out: str | os.PathLike[str] | None, resume: bool) -> torch.device:
     """Raise a `UsageError` where a run cannot begin in the folder, or there is none to resume. Returns the device."""
     if out is not None:
         processes.first(lambda: check_folder(Path(out), resume=resume))

@@ -44,7 +44,7 @@ from unweave.engine import (
 )
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
-from unweave.runs import OutputFolder, between_stages, left_in_order
+from unweave.runs import OutputFolder, left_in_order
 from unweave.storage import fingerprint
 from unweave.tasks import Task, describe_task, scoring_task
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.data.labels import as_groups
 from unweave.data.samples import Collate, Samples
 from unweave.errors import UsageError, require_type, unknown
 from unweave.storage import COUNT, LIST, TEXT, read_json, require_form, write_whole
@@ -111,7 +112,7 @@ class Partition:
         except TypeError:
             raise UsageError(f"forget must be a fine class or a list of them, not {forget!r}.") from None
         codes = [_class_code(name, names, fine) for name in wanted]
-        label = np.asarray(labels) if labels is not None else samples.labels().numpy()
+        label = np.asarray(labels) if labels is not None else _groups(samples)
         if label.shape != fine.shape:
             raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
         is_forget = np.isin(fine, codes)
@@ -224,6 +225,10 @@ class Partition:
         sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in self.names)
         return f"Split of {len(self.samples)} samples: {sizes}"
 
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr><th>{name}</th><td>{len(self[name])}</td></tr>" for name in self.names)
+        return f"<table><caption>Split of {len(self.samples)} samples</caption>{cells}</table>"
+
     # To and from a file
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -296,6 +301,17 @@ def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[
     if len(once) != len(found):
         raise UsageError(f"{name} names sample {once[counts > 1][0]} more than once. Name each sample once.")
     return once.astype(np.int64)
+
+
+def _groups(samples: Samples) -> np.ndarray[Any, Any]:
+    """Return one number per sample that tells training labels apart."""
+    labels = samples.labels()
+    if labels.is_floating_point() and not bool(((labels == 0) | (labels == 1)).all()):
+        raise UsageError(
+            "Adjacent data shares its training label with the forget set, but these labels are amounts. Name adjacent "
+            "data yourself (Split, Split.where), or give labels= for the purpose."
+        )
+    return as_groups(labels).numpy()
 
 
 def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, np.dtype[np.bool_]]:

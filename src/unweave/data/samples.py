@@ -145,21 +145,25 @@ class Samples:
             seed_host(seed)
             return [self.read(torch.tensor([row])) for row in rows]
 
-    def keep(self, rows: Tensor, device: torch.device) -> None:
-        """Read these samples onto the device now, if they fit there and never vary."""
-        if as_keep_data(self.keep_data) == "host":
+    def keep(self, rows: Tensor, device: torch.device, *, how: KeepData = "auto") -> None:
+        """Read these samples onto the device now, if they fit there and never vary.
+
+        ``how`` is the wish of a run; ``keep_data``, where it is not "auto", that of whoever owns the samples.
+        """
+        how = as_keep_data(how if self.keep_data == "auto" else self.keep_data)
+        if how == "host":
             return
         if self.varies(rows):
             self._shelves = dict.fromkeys([*self._shelves, device])  # what was kept so far is no more
             return
         try:
             if device not in self._shelves:
-                self._shelves[device] = self._new_shelf(rows, device)
+                self._shelves[device] = self._new_shelf(rows, device, how)
             shelf = self._shelves[device]
             if shelf is not None and not shelf.add(rows):
                 self._shelves[device] = None
         except torch.OutOfMemoryError:
-            if self.keep_data == "device":
+            if how == "device":
                 raise
             self._shelves[device] = None
 
@@ -228,9 +232,9 @@ class Samples:
             return 0
         return worker_count(device, self.dataset, self.collate) if self.workers is None else self.workers
 
-    def _new_shelf(self, rows: Tensor, device: torch.device) -> Shelf | None:
+    def _new_shelf(self, rows: Tensor, device: torch.device, how: KeepData) -> Shelf | None:
         one = self.read(rows[:1].cpu())
-        if not has_one_each(one, 1) or (self.keep_data == "auto" and byte_size(one) * len(self) > _room(device)):
+        if not has_one_each(one, 1) or (how == "auto" and byte_size(one) * len(self) > _room(device)):
             return None
         whole = self.dataset.data if isinstance(self.dataset, Columns) else None
         return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Batch, Data, Samples, by_length, labels_of, may_cut, plain_labels
+from unweave.data import Batch, Data, KeepData, Samples, by_length, labels_of, may_cut, plain_labels
 from unweave.engine.compiling import Compile, Forwards
 from unweave.engine.cost import Meter
 from unweave.engine.micro_batches import MicroBatches
@@ -47,6 +47,7 @@ class Forward:
         micro_batch: The most samples that are differentiated at once.
         sharded: Whether the weights are cut among processes, so that all of these must run equally often.
         meter: Counts the samples that are run.
+        keep_data: Where samples stay once they were read.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Forward:
         micro_batch: int | None = None,
         sharded: bool = False,
         meter: Meter | None = None,
+        keep_data: KeepData = "auto",
     ) -> None:
+        self.keep_data: KeepData = keep_data
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
         self.compiling = Forwards("off" if sharded else compile, device)
         self.micro_batches = MicroBatches(micro_batch, device, parameters, in_step=sharded, quiet=not parameters)
@@ -121,7 +124,7 @@ class Forward:
         """
         part = processes.part_of(len(rows))
         mine = part.rows(rows) if part else rows
-        samples.keep(mine, self.device)
+        samples.keep(mine, self.device, how=self.keep_data)
         cut = may_cut(samples, model, function, rows, self.device)
         lengths = samples.token_lengths(self.device) if cut else None
         # Sentences of one length together need little padding.

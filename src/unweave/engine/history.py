@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -70,6 +72,29 @@ class History:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
+    def __repr__(self) -> str:
+        phases = ", ".join(f"{count} of {name}" for name, count in Counter(row["phase"] for row in self.rows).items())
+        return f"History of {len(self)} steps" + (f": {phases}" if phases else "")
+
+    def _repr_html_(self) -> str:
+        names = dict.fromkeys(name for row in self.rows for name in row if name not in ("phase", "step"))
+        curves = "".join(f"<tr><th>{html.escape(name)}</th><td>{_curve(self.column(name))}</td></tr>" for name in names)
+        return f"<p>{html.escape(repr(self))}</p><table>{curves}</table>"
+
     def to_jsonl(self) -> str:
         """Return one line of JSON per row."""
         return "".join(json.dumps(row) + "\n" for row in self.rows)
+
+
+def _curve(values: list[float], *, width: int = 240, height: int = 32) -> str:
+    """Return a small picture of some values over their steps, with the first and the last in words.
+
+    >>> _curve([1.0, 3.0]).startswith("<svg")
+    True
+    """
+    low, high = min(values), max(values)
+    across = width / max(1, len(values) - 1)
+    up = (height - 2) / (high - low) if high > low else 0.0
+    points = " ".join(f"{place * across:.1f},{height - 1 - (v - low) * up:.1f}" for place, v in enumerate(values))
+    line = f'<polyline points="{points}" fill="none" stroke="currentColor"/>'
+    return f'<svg width="{width}" height="{height}">{line}</svg> {values[0]:.3g} → {values[-1]:.3g}'

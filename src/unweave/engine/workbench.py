@@ -19,6 +19,7 @@ from unweave.data import (
     Batch,
     Check,
     Data,
+    KeepData,
     Partition,
     as_groups,
     has_one_each,
@@ -81,6 +82,7 @@ class Workbench:
         max_memory: int | str | None = None,
         initial: Callable[[], nn.Module] | None = None,
         reference: Any = None,
+        keep_data: KeepData = "auto",
         shard: bool | None = False,
     ) -> None:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
@@ -88,6 +90,7 @@ class Workbench:
         self.model = model = sharding.sharded(model, device) if self.sharded else model
         self.split, self.initial = split, initial
         self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
+        self.keep_data: KeepData = keep_data
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
         self.at_once = AT_ONCE if device.type == "cuda" and not self.sharded else 0
@@ -105,8 +108,7 @@ class Workbench:
         _refuse_sparse(model)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
-        rows = split.rows(*(reads or split.names))
-        self.task = find_task(task, model, split.samples, rows, device)
+        self.task = find_task(task, model, split.samples, split.rows(*(reads or split.names)), device)
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
         self.forward = Forward(
@@ -117,6 +119,7 @@ class Workbench:
             micro_batch=micro_batch,
             sharded=self.sharded,
             meter=self.meter,
+            keep_data=keep_data,
         )
         self._sample: Tensor | None = None  # the outputs for one sample: what their shape is
         self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
@@ -131,7 +134,7 @@ class Workbench:
         if not any(len(self.split[subset]) for subset in subsets):
             raise UsageError(f"This method needs {' or '.join(subsets)} data, but the split has none.")
         samples, rows = self.split.samples, self.split.rows(*subsets)
-        samples.keep(rows, self.device)
+        samples.keep(rows, self.device, how=self.keep_data)
         cut = may_cut(samples, self.model, self.task.tried_outputs, rows, self.device)
         self.forward.may_run_apart(self.task.independent and cut)
         check = self._label_check(rows)

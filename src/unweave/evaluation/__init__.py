@@ -13,6 +13,7 @@ from unweave.evaluation.entanglement import Entanglement, entanglement
 from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
 from unweave.evaluation.features import features
 from unweave.evaluation.goals import Goal
+from unweave.evaluation.inspection import Inspection, inspected
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
@@ -27,6 +28,7 @@ __all__ = [
     "Entanglement",
     "ForgettingBound",
     "Goal",
+    "Inspection",
     "Look",
     "Metric",
     "Observed",
@@ -43,6 +45,7 @@ __all__ = [
     "evaluate",
     "features",
     "forgetting_bound",
+    "inspected",
     "log_likelihood_ratio",
     "log_ratios",
     "observe",

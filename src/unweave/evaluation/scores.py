@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -99,6 +100,9 @@ class Scores:
         if self.metrics:
             lines += self._others() + self._goals()
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def _accuracies(self) -> list[str]:
         lines = [f"{'':<9}{'subset':<10}{'samples':>9}{'accuracy':>10}{'loss':>10}"]
