@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from unweave.errors import UsageError
+from unweave.api.split import Split
+from unweave.engine import Limits
+from unweave.errors import UsageError, require_seed, require_type
 from unweave.methods import Method
 from unweave.runs import check_folder
 from unweave.runtime import processes
+from unweave.tasks import OwnLoss
 
 
 def require_arguments(

@@ -13,7 +13,7 @@ unweave.errors.UsageError: rate is -1.0, but must be above 0.
 {'rate': Around(factor=30)}
 """
 
-from unweave.settings.fields import Settings, setting
+from unweave.settings.fields import Settings, default, given, setting
 from unweave.settings.search import Around, Between, Choices, Multiples, OneOf, Span
 
-__all__ = ["Around", "Between", "Choices", "Multiples", "OneOf", "Settings", "Span", "setting"]
+__all__ = ["Around", "Between", "Choices", "Multiples", "OneOf", "Settings", "Span", "default", "given", "setting"]
