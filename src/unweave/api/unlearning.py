@@ -42,7 +42,7 @@ from unweave.engine import (
     require_callbacks,
     run_phases,
 )
-from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
+from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict, target_of
 from unweave.methods import Method, make_method
 from unweave.runs import OutputFolder, left_in_order
 from unweave.storage import fingerprint
@@ -179,7 +179,7 @@ class _Run:
     def _scores(self, folder: OutputFolder) -> Scores:
         """Measure the model. Should anything go wrong from here on, its weights are kept."""
         folder.worked_out = None if self.bench.sharded else self.bench.model
-        return self.scoring.scores(**self.given.chosen.certificate(folder.work, self.model, self.bench))
+        return self.scoring.scores(target=target_of(self.config))
 
     def _result(self, history: History, begun: str, checks: tuple[Mapping[str, Any], ...], **more: Any) -> Result:
         return Result(

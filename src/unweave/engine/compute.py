@@ -77,6 +77,7 @@ class Compute:
         """The arguments of what only looks at models."""
         return {"device": self.device, "precision": self.precision}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values that a configuration on record holds."""
-        return {"precision": self.precision, "compile": self.compile}
+    @property
+    def working(self) -> dict[str, Any]:
+        """The arguments of a benchmark's training."""
+        return {**self.looking, "compile": self.compile}

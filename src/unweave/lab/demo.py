@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from unweave.api import remove_folder, unlearn
+from unweave.api import unlearn
+from unweave.engine import Compute
 from unweave.evaluation import evaluate, predict
 from unweave.lab.benchmarks import Task, find_benchmark
 from unweave.lab.packages import require_package
 from unweave.methods import find_method
+from unweave.runs import remove_folder
 
 METHODS = {"two-stage": "two-stage", "pgd": "plain PGD", "ft": "fine-tuning", "ga": "gradient ascent"}
 MARK = "demo.json"
@@ -57,14 +59,13 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
             )
         for name, title in METHODS.items():
             method = find_method(name)
-            settings = {**benchmark.settings_for(method, None), "limits": None}  # a collapse is to be seen
+            settings = dict(benchmark.settings_for(method, None))
+            how: dict[str, Any] = {"seed": seed, "compute": Compute(device), "guard": None}  # a collapse is to be seen
             say(f"seed {seed}: {title}")
-            result = unlearn(original, task.train, method, seed=seed, device=device, **settings)
+            result = unlearn(original, task.train, method, **how, **settings)
             note(title, result.model)
             if seed == 0 and name == "two-stage":
-                first = unlearn(
-                    original, task.train, method, seed=seed, device=device, **settings | {"stage2_epochs": 0}
-                )
+                first = unlearn(original, task.train, method, **how, **settings | {"stage2_epochs": 0})
                 panels["after stage 1"] = first.model
                 panels["after two stages (W-PGD)"] = result.model
             if seed == 0 and name == "pgd":

@@ -8,13 +8,15 @@ from typing import Any
 
 from torch import nn
 
-from unweave.api import load_weights, unlearn
+from unweave.api import unlearn
+from unweave.engine import Compute, Progress
 from unweave.errors import UsageError
 from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate, target_of
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.shadows import TARGETS, Pool, check_shadows, make_shadows, obstacle, shadow_metrics
 from unweave.lab.audit.subject import Subject
-from unweave.methods import find_method
+from unweave.methods import Retrain, find_method
+from unweave.runs import load_weights
 
 
 def examine(
@@ -91,11 +93,9 @@ def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
     return unlearn(
         initial,
         subject.train,
-        "retrain",
+        Retrain(initial=lambda: initial, **settings),
         seed=seed,
-        initial=lambda: initial,
-        device=device,
-        progress=False,
-        limits=None,
-        **settings,
+        compute=Compute(device),
+        guard=None,
+        callbacks=[Progress(show=False)],
     ).model

@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset
 
 from unweave.api import Split, unlearn
 from unweave.data import Samples
-from unweave.engine import derive_seed
+from unweave.engine import Compute, Progress, derive_seed
 from unweave.errors import UsageError
 from unweave.evaluation import (
     FEWEST,
@@ -164,17 +164,18 @@ def _shadow(
     model = benchmark.train(task, seed=own, device=device, progress=False)
     if subject.method == "original":
         return model
+    chosen = make_method(subject.method or "", subject.settings).with_given(
+        initial=lambda: benchmark.initial(own),
+        reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
+    )
     return unlearn(
         model,
         task.train,
-        subject.method,
+        chosen,
         seed=own,
-        initial=lambda: benchmark.initial(own),
-        reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
-        device=device,
-        progress=False,
-        limits=None,  # what happened to the examined model may happen to its shadows
-        **subject.settings,
+        compute=Compute(device),
+        guard=None,  # what happened to the examined model may happen to its shadows
+        callbacks=[Progress(show=False)],
     ).model
 
 

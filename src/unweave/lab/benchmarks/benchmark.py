@@ -8,14 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
-from rich.progress import Progress
+from rich.progress import Progress as Display
 from torch import nn
 
 from unweave.api import Result, Split, unlearn
 from unweave.data import SUBSETS
-from unweave.engine import Checkpoints, ProgressLine, Workbench, derive_seed, run_phases
+from unweave.engine import (
+    CheckpointFolder,
+    Compute,
+    Progress,
+    ProgressLine,
+    StopWhen,
+    Workbench,
+    derive_seed,
+    run_phases,
+)
 from unweave.engine.compiling import Compile
-from unweave.methods import Descent, DescentSettings, Method, find_method
+from unweave.methods import Descent, DescentSettings, Method, Retrain, find_method
 from unweave.runtime import Precision, pick_device
 from unweave.settings import Settings, setting
 
@@ -138,8 +147,8 @@ class Benchmark:
         device: str | torch.device | None = None,
         precision: Precision = "auto",
         compile: Compile = "auto",
-        progress: bool | Progress | None = None,
-        checkpoints: Checkpoints | None = None,
+        progress: bool | Display | None = None,
+        checkpoints: CheckpointFolder | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original.
@@ -156,7 +165,7 @@ class Benchmark:
             checkpoints=checkpoints,
             resume=True,
             progress=ProgressLine(show=progress, title=self.name),
-            stop=stop,
+            callbacks=[StopWhen(stop)] if stop else [],
         )
         return bench.release().to("cpu")
 
@@ -175,18 +184,15 @@ class Benchmark:
         Its random numbers are others than those of retraining with the same seed, which it is to be judged by.
         """
         other = derive_seed(seed, "brief") % 2**31
+        recipe = {**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))}
         return unlearn(
             original,
             split,
-            "retrain",
+            Retrain(initial=lambda: self.initial(other), **recipe),
             seed=other,
-            initial=lambda: self.initial(other),
-            device=device,
-            precision=precision,
-            compile=compile,
-            progress=False,
-            limits=None,
-            **{**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))},
+            compute=Compute(device, precision=precision, compile=compile),
+            guard=None,
+            callbacks=[Progress(show=False)],
         )
 
 

@@ -10,13 +10,13 @@ from typing import Literal
 
 from torch import nn
 
-from unweave.api import load_weights
 from unweave.evaluation import Look, Observed, evaluate, target_of
 from unweave.lab.benchmarks import Benchmark
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
+from unweave.runs import load_weights
 from unweave.storage import Lock
 
 Keep = Literal["all", "originals", "none"]

@@ -13,13 +13,12 @@ import torch
 from rich.progress import Progress as Bar
 from torch import nn
 
-from unweave.api import load_weights, remove_folder
 from unweave.data import SUBSETS
-from unweave.engine import CheckpointFolder, Computing
+from unweave.engine import CheckpointFolder, Compute
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, Task
 from unweave.lab.study.store import Store
-from unweave.runs import UNFINISHED
+from unweave.runs import UNFINISHED, load_weights, remove_folder
 from unweave.storage import Lock, write_whole
 
 
@@ -93,7 +92,7 @@ class Originals:
         task: Callable[[], Task],
         progress: Shown,
         *,
-        computing: Computing,
+        computing: Compute,
         stop: Callable[[], bool],
         kind: str = "original",
         subsets: tuple[str, ...] = SUBSETS,

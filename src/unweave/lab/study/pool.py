@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
 
 LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
@@ -24,7 +24,7 @@ LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
 
 @contextmanager
 def started(
-    work: Callable[..., None], *arguments: Any, workers: int, computing: Computing, **more: Any
+    work: Callable[..., None], *arguments: Any, workers: int, computing: Compute, **more: Any
 ) -> Iterator[list[SpawnProcess]]:
     """Start workers that each call ``work``, with their own device and a share of this process's threads.
 

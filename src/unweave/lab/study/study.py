@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from unweave._version import __version__
-from unweave.api import Result, Split, remove_folder, unfinished, unlearn
-from unweave.engine import Computing, check_trackers
+from unweave.api import Result, Split, unlearn
+from unweave.engine import Compute, Note, Progress, ScoreOn, StopWhen, Track, Watch
 from unweave.engine.compiling import Compile
 from unweave.errors import Stopped, UsageError, unknown
-from unweave.evaluation import Look, Watch
+from unweave.evaluation import Look
 from unweave.lab.benchmarks import Benchmark, Task
 from unweave.lab.packages import require_package
 from unweave.lab.study.adjacency import regroup
@@ -25,7 +25,8 @@ from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile
 from unweave.lab.study.comparisons import Comparisons, Keep
 from unweave.lab.study.originals import NotYet, Originals, take_originals
 from unweave.lab.study.store import Store, describe
-from unweave.runs import LAST_GOOD
+from unweave.methods import make_method
+from unweave.runs import LAST_GOOD, remove_folder, unfinished
 from unweave.runtime import Precision
 from unweave.settings import Settings
 from unweave.storage import Lock, provenance
@@ -57,7 +58,7 @@ def run_study(
     checkpoint. ``track`` names trackers that get the cells' histories. ``originals`` is the folder of another study
     whose trained originals are used. ``progress`` makes the display of the progress.
     """
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     store = begin_study(
         benchmark, cells, out, computing=computing, presets=presets, keep=keep, track=track, originals=originals
     )
@@ -77,7 +78,7 @@ def begin_study(
     cells: Sequence[Cell],
     out: Path,
     *,
-    computing: Computing,
+    computing: Compute,
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
     track: Sequence[str],
@@ -86,7 +87,7 @@ def begin_study(
 ) -> Store:
     """Create or open the folder, and record what was requested and where it runs."""
     require_package("pyarrow", "A study's table")  # which is written at the end
-    check_trackers(track)
+    Track(*track).check()
     device = computing.check()
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
@@ -126,7 +127,7 @@ class CellRunner:
         cells: Sequence[Cell],
         store: Store,
         *,
-        computing: Computing,
+        computing: Compute,
         keep: str = "all",
         deadline: float | None = None,
         since: float | None = None,
@@ -227,33 +228,36 @@ class CellRunner:
 
     def _unlearn(self, cell: Cell, original: nn.Module, split: Split, *, resume: bool) -> Result:
         method, task = self.benchmark.method(cell.method), self.task()
+        settings = as_settings(cell, self.benchmark.settings_for(method, cell.profile))
+        chosen = make_method(method, settings, profile=cell.profile).with_given(
+            initial=lambda: self.benchmark.initial(cell.seed),
+            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
+        )
+        about = {
+            "profile": cell.profile or next(iter(method.profiles)),
+            **self.benchmark.about(task),
+            "unweave": __version__,
+            "torch": torch.__version__,
+            "cell": describe(cell, profile_of(cell)),
+        }
         return unlearn(
             original,
             split,
-            method,
-            profile=cell.profile,
+            chosen,
             seed=cell.seed,
             out=self.store.run_folder(cell),
             resume=resume,
             test=task.test,
-            initial=lambda: self.benchmark.initial(cell.seed),
-            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
-            **self.computing.working,
-            progress=self.progress.bar,
-            watch=Watch() if cell.watch else None,
-            judge=task.train,
-            look=self.look(),
-            stop=self.is_over,
-            limits=None,  # a comparison shows a collapse instead of stopping
-            track=self.track,
-            track_folder=self.store.folder / "tracking",
-            about={
-                **self.benchmark.about(task),
-                "unweave": __version__,
-                "torch": torch.__version__,
-                "cell": describe(cell, profile_of(cell)),
-            },
-            **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
+            compute=self.computing,
+            guard=None,  # a comparison shows a collapse instead of stopping
+            callbacks=[
+                Progress(self.progress.bar),
+                *([Watch()] if cell.watch else []),
+                ScoreOn(task.train, look=self.look()),
+                StopWhen(self.is_over),
+                Track(*self.track, folder=self.store.folder / "tracking"),
+                Note(**about),
+            ],
         )
 
     def _task(self) -> Task:

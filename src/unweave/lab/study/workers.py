@@ -8,7 +8,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError
 from unweave.lab.benchmarks import Benchmark
@@ -41,7 +41,7 @@ def run_workers(
     ``source`` makes the benchmark in each process, so it must be picklable, such as
     ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others are done.
     """
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     store = begin_study(
         source(),
         cells,
@@ -84,7 +84,7 @@ def _work(
     cells: Sequence[Cell],
     out: Path,
     *,
-    computing: Computing,
+    computing: Compute,
     keep: str,
     time_limit: float | None,
     since: float,

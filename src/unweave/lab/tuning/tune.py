@@ -15,7 +15,7 @@ from torch import nn
 
 from unweave.api import Result, unlearn
 from unweave.data import RETAINED, SUBSETS
-from unweave.engine import Computing
+from unweave.engine import Compute, Progress
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import observe
@@ -27,7 +27,7 @@ from unweave.lab.tuning.search_space import Space, tuned_methods
 from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
 from unweave.lab.tuning.trial_progress import TrialProgress
 from unweave.lab.tuning.tuning_folder import Folder
-from unweave.methods import find_method
+from unweave.methods import make_method
 from unweave.runtime import Precision
 from unweave.storage import Lock, provenance
 
@@ -68,7 +68,7 @@ def tune(
     if min(trials, seeds) < 1:
         raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
     names = tuned_methods(methods)
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     where = computing.check()
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
     tuning = Tuning(source(), out, names, **asked)
@@ -161,7 +161,7 @@ class TrialRunner:
         self,
         tuning: Tuning,
         *,
-        computing: Computing,
+        computing: Compute,
         time_limit: float | None,
         since: float,
         write: Callable[[str], None] | None,
@@ -241,17 +241,17 @@ class TrialRunner:
         )
 
     def _unlearned(self, tried: Tried, base: Base) -> Result:
+        chosen = make_method(tried.method, tried.settings).with_given(
+            initial=lambda: self.tuning.benchmark.initial(base.seed), reference=base.reference
+        )
         return unlearn(
             base.original,
             base.task.train,
-            find_method(tried.method),
+            chosen,
             seed=base.seed,
-            initial=lambda: self.tuning.benchmark.initial(base.seed),
-            reference=base.reference,
-            **self.computing.working,
-            progress=self.progress.bar,
-            limits=None,  # a collapse has the score that it deserves
-            **tried.settings,
+            compute=self.computing,
+            guard=None,  # a collapse has the score that it deserves
+            callbacks=[Progress(self.progress.bar)],
         )
 
     def _answers(self, model: nn.Module, task: Task) -> Answers:
