@@ -6,19 +6,13 @@
 
 from unweave.record import merkle, signing
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
-from unweave.record.proofs import PROOFS_FILE, digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
-from unweave.record.record import (
-    NAME,
-    SPLIT,
-    TEST_SPLIT,
-    Request,
-    forgotten_tests,
-    make_record,
-    now,
-    read_record,
-    record_files,
-)
+from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
+from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
+from unweave.record.recomputed import check_scores
+from unweave.record.record import NAME, make_record, now, record_files
+from unweave.record.request import Request
 from unweave.record.schema import require_record
+from unweave.record.sealing import read_record
 from unweave.record.signing import generate, load_public
 from unweave.record.verify import (
     Check,
@@ -28,7 +22,6 @@ from unweave.record.verify import (
     check_forget,
     check_model,
     check_original,
-    check_scores,
     check_signature,
     check_split,
 )

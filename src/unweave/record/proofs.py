@@ -10,6 +10,7 @@ from typing import Any
 from unweave.data import Partition
 from unweave.errors import UsageError
 from unweave.record import merkle
+from unweave.record.forget_set import ForgetSet
 from unweave.storage import COUNT, TEXT, fingerprint, read_array, read_json, read_tensors, require_form
 
 PROOFS_FILE = "forget-proofs.json"
@@ -31,6 +32,22 @@ PROOF = {
     "salt": TEXT,
     "path": [TEXT],
 }
+
+
+def proofs_of(forget: ForgetSet, split_salt: bytes, split: Partition) -> dict[str, Any]:
+    """Return the content of the private file of a request."""
+    samples = [
+        {"row": row, "salt": salt.hex(), "leaf": leaf.hex()}
+        for row, salt, leaf in zip(forget.rows, forget.salts, forget.leaves, strict=True)
+    ]
+    return {
+        "format": "unweave-forget-proofs",
+        "version": 1,
+        "root": forget.root,
+        "split_salt": split_salt.hex(),
+        "samples": samples,
+        "forgotten": split.forgotten.tolist(),
+    }
 
 
 def read_proofs(path: Path) -> dict[str, Any]:
@@ -57,18 +74,6 @@ def unhex(text: str, where: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         raise UsageError(f"{where} is {text[:40]!r}, which is not hexadecimal.") from None
-
-
-def forgotten_by(folder: Path, split: Partition) -> Partition:
-    """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
-    file = folder / PROOFS_FILE
-    if not file.exists():
-        raise UsageError(
-            f"{folder} has no {PROOFS_FILE}, so it is not known what was forgotten. Run it with a request id."
-        )
-    private = read_proofs(file)
-    rows = [sample["row"] for sample in private["samples"]]
-    return Partition(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)
 
 
 def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:

@@ -7,150 +7,29 @@ UTF-8) of everything except ``hash`` and ``signature``.
 from __future__ import annotations
 
 import json
-import math
-import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from unweave.data import EVERY, RETAINED, Partition
+from unweave.data import EVERY, Partition
 from unweave.engine import Cost
-from unweave.errors import UsageError, require_type
 from unweave.evaluation import BeforeStage2, Metric, Scores
-from unweave.record import signing
 from unweave.record.certificate import certificate_of
-from unweave.record.forget_set import SALT_BYTES, Content, ForgetSet, salted_split
-from unweave.record.proofs import PROOFS_FILE, forgotten_by
-from unweave.record.schema import FORMAT, NAMES, require_record
+from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
+from unweave.record.forgotten import SPLIT, TEST_SPLIT
+from unweave.record.proofs import PROOFS_FILE, proofs_of
+from unweave.record.request import Request
+from unweave.record.schema import FORMAT
+from unweave.record.sealing import plain, read_record, sealed
 from unweave.record.stated import stated_limits
-from unweave.storage import canonical, digest_of, fingerprint, provenance, read_json, sha256, tensor_digests
+from unweave.storage import digest_of, provenance, tensor_digests
 
-NAME, SPLIT, TEST_SPLIT = "record.json", "split.json", "test-split.json"
-TEXT_LENGTH = 100_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """Who or what is to be forgotten, in words, and how that goes on record.
-
-    ``key`` is the file of an Ed25519 private key that signs the record; ``previous`` the record of the request before,
-    which this one continues. ``content`` returns, for a position in the data set, the bytes that stand for the sample
-    (for instance those of its file), so that their holder can check that it was in the request; without it the
-    sample's input tensors are taken.
-    """
-
-    id: str
-    text: str = ""
-    key: str | os.PathLike[str] | None = None
-    previous: str | os.PathLike[str] | None = None
-    content: Content | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip():
-            raise UsageError(f"The request's id is {self.id!r}, but must be a text that is not empty.")
-        if not isinstance(self.text, str) or len(self.id) + len(self.text) > TEXT_LENGTH:
-            raise UsageError(f"The request's text must be a text, with its id of at most {TEXT_LENGTH} characters.")
-        try:
-            (self.id + self.text).encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(f"The request's id and text must be Unicode: {error}") from error
-
-    @classmethod
-    def of(
-        cls,
-        given: Request | Mapping[str, Any] | None,
-        model: nn.Module,
-        split: Partition,
-        test: Partition | None,
-        out: str | os.PathLike[str] | None,
-    ) -> Request | None:
-        """Return the request, which may be given as a mapping, and refuse what cannot go on record before any work."""
-        if given is None:
-            return None
-        if out is None:
-            raise UsageError("A deletion record needs a folder to be written to. Give out=.")
-        require_type("request", given, (Request, Mapping), "a Request, or a mapping with its id and text")
-        try:
-            request = given if isinstance(given, Request) else cls(**given)
-        except TypeError as error:
-            raise UsageError(f"The request cannot be read: {error}. It needs an id.") from error
-        if len(split.forget) == 0:
-            raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
-        request._check(model, split, test)
-        return request
-
-    def _check(self, model: nn.Module, split: Partition, test: Partition | None) -> None:
-        if self.key is not None:
-            signing.load_private(Path(self.key))
-        if self.content is not None:
-            ForgetSet.of(split, self.content)  # asks for every sample, so that one that is not there is missed now
-        if self.previous is not None:
-            before = read_record(Path(self.previous))
-            if before["model"]["after"] != fingerprint(model.state_dict()):
-                raise UsageError(
-                    f"{self.previous} ends with another model than the one given. Unlearn from the model that the "
-                    "request before left, or start a new chain."
-                )
-            _refuse_forgotten(Path(self.previous).parent, before, split, test)
-
-
-def _refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Partition, test: Partition | None) -> None:
-    """Refuse to keep what earlier requests made the model forget, as far as the folder of the last one tells.
-
-    Positions tell nothing where the data set has another size: samples may have been deleted from it since.
-    """
-    who = f"request {before['request']['id']!r} or one before it"
-    if (folder / PROOFS_FILE).exists() and before["split"]["samples"] == len(split.samples):
-        again = _kept_of(forgotten_by(folder, split), split)
-        if len(again):
-            raise UsageError(
-                f"{len(again)} samples that {who} made the model forget are kept data of this split (first: sample "
-                f"{again[0]}), and would be learned again. Pass what was forgotten: earlier=[split of that request]."
-            )
-    earlier = forgotten_tests(folder, test) if test is not None else None
-    if test is not None and earlier is not None and len(again := _kept_of(earlier, test)):
-        raise UsageError(
-            f"{len(again)} test samples of what {who} made the model forget count as kept data (first: sample "
-            f"{again[0]}). Take them out: test=test.after(test split of that request)."
-        )
-
-
-def _kept_of(earlier: Partition, split: Partition) -> np.ndarray[Any, Any]:
-    return np.intersect1d(earlier.rows(*earlier.to_forget), split.rows(*RETAINED))
-
-
-def forgotten_tests(folder: Path, test: Partition) -> Partition | None:
-    """Return the test split of the run in a folder; None where it has none, or one of other test data."""
-    file = folder / TEST_SPLIT
-    content = read_json(file) if file.exists() else {}
-    if isinstance(content, dict) and content.get("samples") != len(test.samples):
-        return None
-    return Partition.load(file, test.samples)
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Read a record whose content is what its hash says; otherwise a `UsageError`. `verify` says more."""
-    record = require_record(read_json(path), str(path))
-    if record["hash"] != content_hash(record):
-        raise UsageError(f"{path} does not match its own hash: it was changed or damaged. Run `unweave record verify`.")
-    return record
-
-
-def content_hash(record: Mapping[str, Any]) -> str:
-    """Return the digest of a record's content."""
-    return sha256(signed_bytes(record))
-
-
-def signed_bytes(record: Mapping[str, Any]) -> bytes:
-    """Return what is hashed and signed of a record."""
-    return canonical({name: entry for name, entry in record.items() if name not in ("hash", "signature")})
+NAME = "record.json"
 
 
 def make_record(
@@ -197,23 +76,7 @@ def make_record(
         "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
         "stated_limits": stated_limits(split, scores, certificate, config),
     }
-    content = plain(content)
-    content["sections"] = {name: sha256(canonical(content[name])) for name in NAMES}
-    record = {**content, "hash": content_hash(content)}
-    if request.key is not None:
-        record["signature"] = signing.sign(signing.load_private(Path(request.key)), signed_bytes(content))
-    samples = [
-        {"row": row, "salt": own.hex(), "leaf": leaf.hex()}
-        for row, own, leaf in zip(forget.rows, forget.salts, forget.leaves, strict=True)
-    ]
-    return record, {
-        "format": "unweave-forget-proofs",
-        "version": 1,
-        "root": forget.root,
-        "split_salt": salt.hex(),
-        "samples": samples,
-        "forgotten": split.forgotten.tolist(),
-    }
+    return sealed(plain(content), request.key), proofs_of(forget, salt, split)
 
 
 def record_files(
@@ -230,17 +93,6 @@ def record_files(
 def now() -> str:
     """Return the time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def plain(content: Any) -> Any:
-    """Return what JSON can hold: a number that is not finite becomes None."""
-    if isinstance(content, Mapping):
-        return {str(name): plain(entry) for name, entry in content.items()}
-    if isinstance(content, list | tuple):
-        return [plain(entry) for entry in content]
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    return json.loads(json.dumps(content))
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:

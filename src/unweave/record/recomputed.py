@@ -1,0 +1,79 @@
+"""Compare scores that were computed again with those of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from unweave.evaluation import Metric, Scores
+from unweave.record.verify import Check
+
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
+
+
+def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float | None = None) -> Check:
+    """Check that numbers computed again are those of the record, and name the one that is furthest off.
+
+    One that the record lacks is off, too. What was not computed again, such as the values before where the original was
+    not given, is not compared. The ``tolerance`` is by default that of the precision in which they were computed.
+    """
+    if tolerance is None:
+        tolerance = TOLERANCE.get(str(record["scores"].get("precision")), TOLERANCE["float32"])
+    found = list(_again(record, scores))
+    off = [
+        (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
+        for name, known, now in ((name, _number(known), now) for name, known, now in found)
+        if known is None or not math.isclose(known, now, rel_tol=tolerance, abs_tol=tolerance)
+    ]
+    if off:
+        return Check("scores", False, f"{len(off)} of {len(found)} differ; furthest: {max(off)[1]}")
+    return Check("scores", True, f"all {len(found)} that were computed again agree within {tolerance:g}")
+
+
+def _number(known: Any) -> float | None:
+    """Return what a record has as a number, if it is one that a computer knows."""
+    return float(known) if isinstance(known, int | float) and abs(known) < 1e300 else None
+
+
+def _again(record: Mapping[str, Any], scores: Scores) -> Iterator[tuple[str, Any, float]]:
+    """Yield what a number is, what the record says, and what was computed again."""
+    rows = {(row["split"], row["subset"], row["metric"]): row for row in record["scores"]["metrics"]}
+    for metric in scores.metrics:
+        row, name = rows.get(metric.place, {}), " ".join(filter(None, metric.place))
+        for entry in ("value", "low", "high", "before"):
+            if (now := getattr(metric, entry)) is not None and math.isfinite(now):
+                yield f"{name} ({entry})", row.get(entry), now
+        yield from _in_other_sections(record, metric, name)
+    for part in ("train", "test", "model"):
+        if part in scores:
+            yield from _numbers(part, record["scores"].get(part), scores[part])
+
+
+def _in_other_sections(record: Mapping[str, Any], metric: Metric, name: str) -> Iterator[tuple[str, Any, float]]:
+    """Yield the same for the drift and the certificate, which repeat some scores."""
+    if metric.value is None:
+        return
+    if metric.metric == "accuracy" and metric.subset:
+        drift = record["drift"][-1] if record["drift"] else {}
+        change = (drift.get(metric.split) or {}).get(metric.subset) or {}
+        yield f"{name} (drift)", change.get("after"), metric.value
+    if metric.metric == "forget_bound":
+        yield "the certificate's bound", record["certificate"]["bound"], metric.value
+
+
+def _numbers(name: str, known: Any, now: Any) -> Iterator[tuple[str, Any, float]]:
+    """Yield the numbers of nested values, with what the record has in their place."""
+    if isinstance(now, Mapping):
+        for key, entry in now.items():
+            yield from _numbers(f"{name} {key}", known.get(key) if isinstance(known, Mapping) else None, entry)
+    elif isinstance(now, list | tuple):
+        there = known if isinstance(known, list) and len(known) == len(now) else [None] * len(now)
+        for place, (old, entry) in enumerate(zip(there, now, strict=True)):
+            yield from _numbers(f"{name} {place}", old, entry)
+    elif isinstance(now, int | float) and math.isfinite(now):
+        yield name, known, now
+
+
+def _short(number: float | None) -> str:
+    return "there" if number is None else f"{number:.4g}"
