@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from unweave.api import Result, Split, load_weights
-from unweave.data import Partition, as_keep_data
+from unweave.api import Result, Split
+from unweave.data import Partition
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, Task
 from unweave.record import forgotten_by, forgotten_tests
-from unweave.runs import kept_original, to_bytes
+from unweave.runs import kept_original, load_weights, to_bytes
 from unweave.runtime import processes
 from unweave.storage import write_whole
 
@@ -50,7 +50,6 @@ def begin(
     test_split: Path | None,
     after: Path | None,
     other: bool,
-    keep_data: str,
     resume: bool,
     seed: int,
     computing: dict[str, Any],
@@ -60,8 +59,6 @@ def begin(
     ``other``: options or a file of indices say what to forget.
     """
     task = benchmark.load()
-    for part in (task.train, task.test):
-        part.samples.keep_data = as_keep_data(keep_data)
     train, test = task.train, None if split else task.test
     earlier: list[Partition] = []
     if split:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 
+from unweave import record
 from unweave._version import __version__
-from unweave.api import Result, check_reference, check_request, refuse_existing, unfinished, unlearn
+from unweave.api import Result, unlearn
 from unweave.cli.app import app, out_console, say, stop
 from unweave.cli.beginning import Beginning, begin
 from unweave.cli.options import (
@@ -54,15 +56,16 @@ from unweave.cli.run_options import (
     Shard,
     WatchRun,
 )
-from unweave.engine import Limits, check_trackers
+from unweave.data import as_keep_data
+from unweave.engine import Callback, Checkpoints, Compute, Limits, Note, Watch
+from unweave.engine import Track as Tracking
 from unweave.errors import UsageError
-from unweave.evaluation import Watch
 from unweave.lab import MARK, run_demo
 from unweave.lab.benchmarks import Benchmark, profile_of_folder
 from unweave.lab.report import accuracy_table
-from unweave.methods import Method, all_methods
+from unweave.methods import Method, all_methods, require_reference
 from unweave.record import NAME, Request
-from unweave.runs import kept_original
+from unweave.runs import check_folder, kept_original, refuse_existing, unfinished
 from unweave.runtime import processes
 from unweave.storage import read_json
 
@@ -127,25 +130,51 @@ def run(
     source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
     chosen = source.method(method)
     values = _values(source, chosen, profile=profile, tuned=tuned, goal=goal, given=pairs(settings or []))
-    losses = _losses(reference, chosen, values, profile=profile)
-    check_trackers(words(track))
+    losses = None if reference is None else _read_losses(reference)
+    configured = chosen.configure(values, profile=profile)  # wrong settings are named before anything is trained
+    if losses is not None:
+        if getattr(configured, "goal", None) != "retrain":
+            raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
+        require_reference(losses)
     asked = _request(request_id, request, key, after)
-    # With --small the numbers mean nothing, and a model that fell apart is none the less a run from end to end.
+    # With --small the numbers mean nothing, and a model that fell apart is still a run from end to end.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
-    computing: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
-    check_request(**computing, out=out, resume=resume)
+    compute = Compute(
+        device,
+        precision=precision,  # type: ignore[arg-type]
+        compile=compile_,  # type: ignore[arg-type]
+        micro_batch=micro_batch,
+        max_memory=max_memory,
+        shard=shard,
+        keep_data=as_keep_data(keep_data),
+    )
+    going = [Checkpoints(checkpoint_seconds, checkpoint_steps), Tracking(*words(track)), *([Watch()] if watch else [])]
+    for callback in going:
+        callback.check()
+    compute.check()
+    processes.first(lambda: check_folder(out, resume=resume))
     wanted: dict[str, Any] = {"split": split, "test_split": test_split, "after": after, "other": bool(split or options)}
-    start = begin(source, out, **wanted, keep_data=keep_data, resume=resume, seed=seed, computing=computing)
-    memory = {"micro_batch": micro_batch, "max_memory": max_memory, "shard": shard}
-    saving = {"resume": resume, "checkpoint_seconds": checkpoint_seconds, "checkpoint_steps": checkpoint_steps}
-    watching = {"limits": guard, "watch": Watch() if watch else None, "track": words(track)}
-    how: dict[str, Any] = {"profile": profile, "request": asked, **memory, **saving, **watching, **values}
-    _show(_unlearn(start, chosen, losses, out, **how), out, as_json=as_json)
+    start = begin(source, out, **wanted, resume=resume, seed=seed, computing=compute.working)
+    named = profile or next(iter(chosen.profiles))
+    how = _How(compute, guard, going, resume, asked, named)
+    _show(_unlearn(start, configured, losses, out, how), out, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a run computes, what goes along with it, and what it answers."""
+
+    compute: Compute
+    guard: Limits | None
+    callbacks: list[Callback]
+    resume: bool
+    request: Request | None
+    profile: str
 
 
 def _values(
     source: Benchmark,
-    method: Method,
+    method: type[Method],
     *,
     profile: str | None,
     tuned: Path | None,
@@ -163,16 +192,6 @@ def _values(
 
 def _has_goals(method: type[Method]) -> bool:
     return any(row["name"] == "goal" for row in method.describe())
-
-
-def _losses(path: Path | None, method: Method, values: Mapping[str, Any], *, profile: str | None) -> Any:
-    """Return the losses given as a reference; wrong settings are said before anything is trained."""
-    configured = method.configure(values, profile=profile)
-    if path is None:
-        return None
-    losses = _read_losses(path)
-    check_reference(losses, configured)
-    return losses
 
 
 def _read_losses(path: Path) -> Any:
@@ -194,35 +213,39 @@ def _request(name: str | None, text: str, key: Path | None, after: Path | None) 
     return None
 
 
-def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, **how: Any) -> Result:
-    """Unlearn, and say how to go on where it is stopped. The original is kept as long as the run is unfinished."""
-    about = {**start.benchmark.about(start.task), "unweave": __version__, "torch": torch.__version__}
+def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How) -> Result:
+    """Unlearn, and say how to resume if it is stopped. The original is kept as long as the run is unfinished."""
+    about = {"profile": how.profile, **start.benchmark.about(start.task)}
+    about |= {"unweave": __version__, "torch": torch.__version__}
+    split = start.train.after(*start.earlier) if start.earlier else start.train
+    if how.request:
+        how.request.check(start.original, split, start.test)
     try:
-        return unlearn(
+        result = unlearn(
             start.original,
-            start.train,
-            method,
+            split,
+            method.with_given(initial=start.initial, reference=start.briefly if losses is None else losses),
+            test=start.test,
             seed=start.seed,
             out=out,
-            test=start.test,
-            earlier=start.earlier,
-            initial=start.initial,
-            reference=start.briefly if losses is None else losses,
-            about=about,
-            **start.computing,
-            **how,
+            resume=how.resume,
+            compute=how.compute,
+            guard=how.guard,
+            callbacks=[*how.callbacks, Note(**about)],
         )
+        if how.request:
+            record.write(result, how.request)
     except KeyboardInterrupt:
         stop("Stopped. The same command with --resume goes on." if unfinished(out).exists() else "Stopped.")
     finally:
         if processes.is_first() and not unfinished(out).exists():
             kept_original(out).unlink(missing_ok=True)
+    return result
 
 
 def _show(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
-        scores = result.scores.to_dict() if result.scores else {}
-        typer.echo(json.dumps({**scores, "cost": result.cost.to_dict(), "out": str(out)}))
+        typer.echo(json.dumps({**result.scores.to_dict(), "cost": result.cost.to_dict(), "out": str(out)}))
         return
     out_console.print(str(result.scores), highlight=False, markup=False)
     out_console.print(

@@ -19,6 +19,7 @@ from unweave.evaluation.predictions import Look, Observed, Predictions, array, o
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
+from unweave.evaluation.stages import between_stages
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "array",
     "attack",
     "balanced_halves",
+    "between_stages",
     "confidences",
     "entanglement",
     "evaluate",

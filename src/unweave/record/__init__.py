@@ -26,6 +26,7 @@ from unweave.record.verify import (
     check_split,
 )
 from unweave.record.words import changes, describe, describe_drift, printable
+from unweave.record.writing import write
 from unweave.storage import fingerprint
 
 __all__ = [
@@ -68,4 +69,5 @@ __all__ = [
     "require_record",
     "sample_tensors",
     "signing",
+    "write",
 ]

@@ -39,7 +39,7 @@ def refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Partition, 
         if len(again):
             raise UsageError(
                 f"{len(again)} samples that {who} made the model forget are kept data of this split (first: sample "
-                f"{again[0]}), and would be learned again. Pass what was forgotten: earlier=[split of that request]."
+                f"{again[0]}), and would be learned again. Pass what was forgotten: split.after(split of that request)."
             )
     earlier = forgotten_tests(folder, test) if test is not None else None
     if test is not None and earlier is not None and len(again := _kept_of(earlier, test)):

@@ -48,37 +48,34 @@ class Request:
             raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
     @classmethod
-    def of(
-        cls,
-        given: Request | Mapping[str, Any] | None,
-        model: nn.Module,
-        split: Partition,
-        test: Partition | None,
-        out: str | os.PathLike[str] | None,
-    ) -> Request | None:
-        """Return the request, which may be given as a mapping, and refuse what cannot go on record before any work."""
-        if given is None:
-            return None
-        if out is None:
-            raise UsageError("A deletion record needs a folder to be written to. Give out=.")
+    def of(cls, given: Request | Mapping[str, Any]) -> Request:
+        """Return the request, which may be given as a mapping with its id and text."""
         require_type("request", given, (Request, Mapping), "a Request, or a mapping with its id and text")
         try:
-            request = given if isinstance(given, Request) else cls(**given)
+            return given if isinstance(given, Request) else cls(**given)
         except TypeError as error:
             raise UsageError(f"The request cannot be read: {error}. It needs an id.") from error
+
+    def check(self, original: nn.Module, split: Partition, test: Partition | None = None) -> None:
+        """Raise a `UsageError` for what cannot go on record. Call it before the run to learn of it early.
+
+        Args:
+            original: The model that is unlearned from.
+            split: The split that is unlearned with.
+            test: The split of the test data, if there is one.
+
+        Raises:
+            UsageError: There is nothing to forget, the key cannot be read, or the record before does not fit.
+        """
         if len(split.forget) == 0:
             raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
-        request._check(model, split, test)
-        return request
-
-    def _check(self, model: nn.Module, split: Partition, test: Partition | None) -> None:
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.content is not None:
             ForgetSet.of(split, self.content)  # asks for every sample, so that one that is not there is missed now
         if self.previous is not None:
             before = read_record(Path(self.previous))
-            if before["model"]["after"] != fingerprint(model.state_dict()):
+            if before["model"]["after"] != fingerprint(original.state_dict()):
                 raise UsageError(
                     f"{self.previous} ends with another model than the one given. Unlearn from the model that the "
                     "request before left, or start a new chain."

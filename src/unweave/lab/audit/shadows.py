@@ -36,6 +36,7 @@ from unweave.evaluation import (
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.subject import Subject
 from unweave.lab.benchmarks import Benchmark, Task
+from unweave.methods import make_method
 from unweave.storage import OBJECT, read_json, read_tensors, require_form, write_whole
 
 TARGETS = ("forget", "adjacent")

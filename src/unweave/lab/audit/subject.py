@@ -12,11 +12,11 @@ from torch import nn
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2
+from unweave.evaluation import BeforeStage2, between_stages
 from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT
-from unweave.runs import WEIGHTS, between_stages, load_weights
+from unweave.runs import WEIGHTS, load_weights
 from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
 
 CONFIG = {

@@ -115,13 +115,13 @@ def plan(
     return each_once(cells)
 
 
-def _grids(methods: Sequence[Method], grid: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:
+def _grids(methods: Sequence[type[Method]], grid: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:
     """Return the grid of each method: the settings that it has.
 
     A reference takes a setting only if no other method has it.
     """
     grids: dict[str, dict[str, Sequence[str]]] = {method.name: {} for method in methods}
-    settings_of = {method.name: {row["name"] for row in method.settings.describe()} for method in methods}
+    settings_of = {method.name: {row["name"] for row in method.describe()} for method in methods}
     for setting, values in grid.items():
         having = [name for name, known in settings_of.items() if setting in known]
         if not having:
@@ -131,7 +131,7 @@ def _grids(methods: Sequence[Method], grid: Mapping[str, Sequence[str]]) -> dict
     return grids
 
 
-def _check_profiles(methods: Sequence[Method], profiles: Sequence[str]) -> None:
+def _check_profiles(methods: Sequence[type[Method]], profiles: Sequence[str]) -> None:
     """Raise an error for a profile that no method has."""
     for profile in profiles:
         if not any(profile in method.profiles for method in methods):
@@ -139,7 +139,7 @@ def _check_profiles(methods: Sequence[Method], profiles: Sequence[str]) -> None:
 
 
 def _rows(
-    method: Method, *, profiles: Sequence[str], grid: Mapping[str, Sequence[str]], benchmark: Benchmark | None
+    method: type[Method], *, profiles: Sequence[str], grid: Mapping[str, Sequence[str]], benchmark: Benchmark | None
 ) -> Iterator[tuple[str | None, tuple[tuple[str, str], ...]]]:
     """Yield each profile and combination of settings that a method is run with."""
     own: list[str | None] = [profile for profile in profiles if profile in method.profiles]

@@ -10,7 +10,7 @@ from torch import nn
 
 from unweave.engine import CheckpointFolder
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2
+from unweave.evaluation.evaluate import BeforeStage2
 
 
 def between_stages(folder: Path, model: nn.Module, settings: Mapping[str, Any]) -> BeforeStage2 | None:
