@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave import Result, Split, UsageError, evaluate, unlearn
+from unweave import Compute, Result, Split, UsageError, evaluate, unlearn
 from unweave.data import SUBSETS, Data
 from unweave.engine import Phase, Workbench
 from unweave.evaluation import predict
@@ -68,7 +68,7 @@ class Experiment:
 
     def __init__(self, benchmark: Benchmark, task: Task, seed: int, original: nn.Module, device: str = "cpu") -> None:
         self.benchmark, self.task, self.seed, self.original = benchmark, task, seed, original
-        self.common: dict[str, Any] = {"device": device, "progress": False, "limits": None}
+        self.common: dict[str, Any] = {"guard": None, "compute": Compute(device)}
 
     def retrain(self, seed: int, epochs: int | None = None) -> Result:
         """Train without the forget data, wholly or for some epochs."""
@@ -249,7 +249,7 @@ def cifar_retrain(place: Place) -> Trials:
         "the same, mirrored forget images too, epochs 12": {"split": mirrored, "epochs": 12},
     }
     for kind, e in _cifar_experiments(place):
-        begin = {"seed": e.seed, "device": place.device}
+        begin = {"seed": e.seed, "compute": Compute(place.device)}
         retrained = cache(lambda e=e: [e.retrain(e.seed).model])
         brief = cache(lambda e=e, begin=begin: e.benchmark.train_briefly(e.original, e.task.train, **begin))
         tried: dict[str, Callable[[], Any]] = {"original": partial(e.run, "original"), "unweave, erase": e.run}

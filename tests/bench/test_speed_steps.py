@@ -11,6 +11,7 @@ from bench.steps import Part, Tree, show, smallest, source_of, table, too_slow
 import unweave
 from bench import clocked
 from tests.helpers.places import ROOT
+from unweave import Compute, Progress
 
 
 def found(*times, digest="a", count=1):
@@ -78,7 +79,7 @@ def test_calls_follow_the_signature_of_the_tree(monkeypatch):
     seen = []
 
     def of_today(model, split, method, *, device=None, limits=(), progress=None, **settings):
-        seen.append({"device": device, "limits": limits, "progress": progress, **settings})
+        seen.append({**settings, "guard": limits, "compute": Compute(device), "callbacks": [Progress(progress)]})
 
     def of_tomorrow(model, split, method, *, compute=None, guard=(), **settings):
         seen.append({"compute": compute, "guard": guard, **settings})
@@ -89,8 +90,8 @@ def test_calls_follow_the_signature_of_the_tree(monkeypatch):
         clocked.unlearn(None, None, "ft", guarded=False, epochs=1)
         clocked.unlearn(None, None, "ft", guarded=True)
     assert seen == [
-        {"device": "cpu", "limits": None, "progress": False, "epochs": 1},
-        {"device": "cpu", "limits": (), "progress": False},
+        {"guard": None, "epochs": 1, "compute": Compute("cpu")},
+        {"guard": (), "compute": Compute("cpu")},
         {"compute": {"device": "cpu"}, "guard": None, "epochs": 1},
         {"compute": {"device": "cpu"}, "guard": ()},
     ]

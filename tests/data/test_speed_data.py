@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, default_collate
 
 from bench import sentences as measured
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.data.padding import trimmed
 from unweave.engine import Batches, Workbench
@@ -69,7 +69,7 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
     model = Pixels()
     kept = split_of(Images(named=named))
     other = split_of(Images(named=named), keep_data=keep_data, workers=workers)
-    first, second = (unlearn(model, split, device="cpu", **FAST) for split in (kept, other))
+    first, second = (unlearn(model, split, compute=Compute("cpu"), **FAST) for split in (kept, other))
     assert kept.samples.kept(CPU)
     assert other.samples.kept(CPU) == (keep_data == "device")
     assert same(weights(first.model), weights(second.model))
@@ -80,7 +80,7 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
 def test_tensors_that_do_not_fit_are_indexed_on_the_host():
     model = Pixels()
     runs = [
-        unlearn(model, split_of(columns(Images()), keep_data=keep), device="cpu", **FAST).model
+        unlearn(model, split_of(columns(Images()), keep_data=keep), compute=Compute("cpu"), **FAST).model
         for keep in ("device", "host")
     ]
     assert same(weights(runs[0]), weights(runs[1]))
@@ -90,7 +90,9 @@ def test_starting_processes_takes_no_random_number_of_a_step():
     """Dropout draws from the same generator: with any number of processes, and after a resume."""
     model = nn.Sequential(Pixels(), nn.Dropout(0.5))
     runs = [
-        unlearn(model, split_of(Images(), keep_data="host", workers=workers), method="ft", device="cpu", epochs=1).model
+        unlearn(
+            model, split_of(Images(), keep_data="host", workers=workers), method="ft", epochs=1, compute=Compute("cpu")
+        ).model
         for workers in (0, 1)
     ]
     assert same(weights(runs[0]), weights(runs[1]))
@@ -103,7 +105,7 @@ def test_random_transforms_depend_on_the_seed_not_on_who_reads(method):
 
     def run(workers, seed):
         split = split_of(Images(noisy=True), workers=workers)
-        return weights(unlearn(model, split, method=method, device="cpu", seed=seed, **settings).model)
+        return weights(unlearn(model, split, method=method, seed=seed, compute=Compute("cpu"), **settings).model)
 
     assert same(run(0, seed=1), run(2, seed=1))
     assert not same(run(0, seed=1), run(0, seed=2))
@@ -152,7 +154,7 @@ def test_a_sample_that_is_not_on_the_shelf_is_read():
 
 def test_entanglement_is_the_same_before_and_after_a_run_that_kept_some_of_the_data():
     model, fresh, used = Pixels(), split_of(Images()), split_of(Images())
-    unlearn(model, used, method="ga", device="cpu", epochs=1, limits=None)
+    unlearn(model, used, method="ga", epochs=1, guard=None, compute=Compute("cpu"))
     assert 0 < used.samples._shelves[CPU].there.sum() < 40
     first, second = (split.entanglement(model, k=3, device="cpu") for split in (fresh, used))
     assert torch.equal(first.per_sample, second.per_sample)
@@ -169,7 +171,7 @@ def test_no_process_is_started_for_what_cannot_be_given_to_it(monkeypatch):
 
 def test_a_wrong_place_is_refused():
     with pytest.raises(UsageError, match="keep_data"):
-        unlearn(Pixels(), split_of(Images(), keep_data="disk"), device="cpu")
+        unlearn(Pixels(), split_of(Images(), keep_data="disk"), compute=Compute("cpu"))
 
 
 def test_a_bad_sample_is_named_by_whichever_process_reads_it():
@@ -178,7 +180,7 @@ def test_a_bad_sample_is_named_by_whichever_process_reads_it():
             return (torch.tensor(torch.nan) if row == 33 else torch.zeros(())).repeat(48), row % 3
 
     with pytest.raises(UsageError, match="first: sample 33"):
-        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), device="cpu")
+        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), compute=Compute("cpu"))
 
 
 # Tokens
@@ -209,12 +211,12 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     data = sentences([5 + row % 9 for row in range(39)] + [50])
     model = Reader().double()
     cut, whole = split_of(data, keep_data=keep_data), split_of(data)
-    short = unlearn(model, cut, device="cpu", **FAST)
+    short = unlearn(model, cut, compute=Compute("cpu"), **FAST)
     assert set(short.model.widths) >= {16, 64}
     assert short.model.widths.count(16) > short.model.widths.count(64)
     scores = evaluate(short.model, cut, device="cpu")["train"]["remote"]["loss"]
     monkeypatch.setattr("unweave.data.padding.MULTIPLE", 64)
-    long = unlearn(model, whole, device="cpu", **FAST)
+    long = unlearn(model, whole, compute=Compute("cpu"), **FAST)
     assert set(long.model.widths[len(model.widths) :]) == {64}
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
@@ -317,7 +319,7 @@ def test_columns_of_any_name_are_cut_and_numbers_pass_through(method, keep_data)
     rows = [{name: column[row] for name, column in data.items()} for row in range(40)]
     split = Split(rows, forget=range(6), adjacent=range(6, 14), collate=collate)
     split.samples.keep_data = keep_data
-    result = unlearn(Layout(), split, method=method, device="cpu", limits=None)
+    result = unlearn(Layout(), split, method=method, guard=None, compute=Compute("cpu"))
     assert result.history.rows
 
 

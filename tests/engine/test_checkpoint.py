@@ -19,7 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.helpers.tensors import same, weights
-from unweave import RunError, Split, UsageError, unlearn
+from unweave import Checkpoints, Compute, RunError, Split, StopWhen, UsageError, unlearn
 from unweave.engine import CheckpointFolder, Workbench, run_phases
 from unweave.engine.checkpoints import Checkpoint
 from unweave.errors import RunWarning, Stopped
@@ -86,13 +86,13 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
         return (unfinished(out) / "checkpoints" / "01-00000005.json").exists()
 
     with pytest.raises(Stopped):
-        unlearn(model, split, out=out, device="cpu", checkpoint_steps=1, stop=stop, **FAST)
+        unlearn(model, split, out=out, compute=Compute("cpu"), callbacks=[Checkpoints(steps=1), StopWhen(stop)], **FAST)
     file = unfinished(out) / "checkpoints" / f"01-00000000.{kind}"
     content = bytearray(file.read_bytes())
     content[-3] ^= 4  # a weight is another one
     file.write_bytes(content)
     with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so nothing is said of that stage"):
-        unlearn(model, split, out=out, device="cpu", resume=True, **FAST)
+        unlearn(model, split, out=out, resume=True, compute=Compute("cpu"), **FAST)
     assert "stages" not in json.loads((out / "scores.json").read_text())
 
 
@@ -233,12 +233,14 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
     try:
         (tmp_path / "ballast").write_bytes(bytes(136_000))
         with pytest.raises(RunError, match=r"No space left on device"):
-            unlearn(model, split, out=tmp_path / "run", device="cpu", checkpoint_steps=1, **FAST)
+            unlearn(
+                model, split, out=tmp_path / "run", compute=Compute("cpu"), callbacks=[Checkpoints(steps=1)], **FAST
+            )
         kept = tmp_path / "run.unfinished" / "checkpoints"
         assert not list(kept.glob("*.partial"))
         (tmp_path / "ballast").unlink()
-        resumed = unlearn(model, split, out=tmp_path / "run", device="cpu", resume=True, **FAST)
-        assert same(weights(resumed.model), weights(unlearn(model, split, device="cpu", **FAST).model))
+        resumed = unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+        assert same(weights(resumed.model), weights(unlearn(model, split, compute=Compute("cpu"), **FAST).model))
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=False)
 
@@ -252,7 +254,7 @@ def test_a_disk_that_may_not_be_written(model, split, tmp_path):
         pytest.skip("this container may not mount")
     try:
         with pytest.raises(RunError, match=r"cannot be written.*Read-only file system"):
-            unlearn(model, split, out=tmp_path / "run", device="cpu", **FAST)
+            unlearn(model, split, out=tmp_path / "run", compute=Compute("cpu"), **FAST)
         assert list(tmp_path.iterdir()) == []
     finally:
         subprocess.run(["umount", str(tmp_path)], check=False)
@@ -264,11 +266,11 @@ def test_one_process_at_a_time(model, split, tmp_path):
     lock = Lock(work / "lock")  # an open file of its own, as another process has
     for _ in range(2):
         with pytest.raises(UsageError, match="Another process is working in"):
-            unlearn(model, split, out=tmp_path / "run", resume=True, device="cpu", **FAST)
+            unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
     assert work.exists()
     lock.release()
-    result = unlearn(model, split, out=tmp_path / "run", resume=True, device="cpu", **FAST)
-    assert same(weights(result.model), weights(unlearn(model, split, device="cpu", **FAST).model))
+    result = unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+    assert same(weights(result.model), weights(unlearn(model, split, compute=Compute("cpu"), **FAST).model))
     assert names(tmp_path) == ["run"]
     assert "lock" not in names(tmp_path / "run")
 
@@ -301,9 +303,9 @@ def test_a_last_rename_that_fails_keeps_the_results(model, split, tmp_path, monk
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", full)
         with pytest.raises(RunError, match="results cannot be written"):
-            unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+            unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert "model.safetensors" in names(tmp_path / "run.unfinished")
-    unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu", resume=True)
+    unlearn(model, split, method="ga", out=tmp_path / "run", resume=True, compute=Compute("cpu"))
     assert names(tmp_path) == ["run"]
 
 
@@ -320,7 +322,7 @@ def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeyp
 
     monkeypatch.setattr(unweave.runs.run_folder, "write_whole", write)
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+        unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert not (tmp_path / "run").exists()
     assert not list(tmp_path.glob("**/*.partial"))
 

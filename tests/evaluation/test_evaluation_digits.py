@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Note, Split, UsageError, evaluate, unlearn
 from unweave.evaluation import BeforeStage2, RelearnSettings, relearn
 from unweave.evaluation.probe import balanced, probe_accuracy
 from unweave.lab.audit import Pool, Subject, audit, examine, load_subject, make_shadows
@@ -30,7 +30,7 @@ def models(digits):
     def by(name, seed=0, **more):
         settings = {**benchmark.settings_for(find_method(name), None), **more}
         initial = lambda: benchmark.initial(seed)  # noqa: E731
-        return unlearn(original, task.train, name, seed=seed, initial=initial, device="cpu", **settings).model
+        return unlearn(original, task.train, name, seed=seed, initial=initial, compute=Compute("cpu"), **settings).model
 
     return {
         "original": original,
@@ -211,7 +211,16 @@ def run_folder(digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "run"
     settings = {**benchmark.settings_for(find_method("two-stage"), None), "stage1_epochs": 1, "stage2_epochs": 1}
     about = {"benchmark": "digits"}
-    unlearn(original, task.train, "two-stage", out=folder, test=task.test, device="cpu", about=about, **settings)
+    unlearn(
+        original,
+        task.train,
+        "two-stage",
+        out=folder,
+        test=task.test,
+        compute=Compute("cpu"),
+        callbacks=[Note(**about)],
+        **settings,
+    )
     return folder
 
 

@@ -7,10 +7,10 @@ import warnings
 import torch
 from torch import nn
 
-from unweave import Request, Split, unlearn
+from unweave import Compute, Request, Split, unlearn
 from unweave.record import generate, load_public, read_proofs, read_record
 
-FAST = {"device": "cpu", "limits": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1}
+FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
 
 
 def make_data():

@@ -36,7 +36,7 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from unweave import Split, load_weights, unlearn
+from unweave import Checkpoints, Compute, Split, load_weights, unlearn
 from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import METHODS, find_method
@@ -77,10 +77,9 @@ class Job:
             resume=unfinished(out).exists(),
             test=self.test,
             initial=self.initial,
-            device="cpu",
-            limits=NO_LIMIT,
-            checkpoint_steps=3,
-            progress=False,
+            guard=NO_LIMIT,
+            compute=Compute("cpu"),
+            callbacks=[Checkpoints(steps=3)],
             **self.settings(method),
         )
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
-from unweave import Split, Stopped, UsageError, evaluate, unlearn
+from unweave import Compute, Split, Stopped, StopWhen, UsageError, evaluate, unlearn
 from unweave.cli import main
 from unweave.engine import Cost, Workbench, run_phases
 from unweave.lab.audit import Pool, Subject, make_shadows
@@ -125,7 +125,7 @@ def test_with_a_model_as_reference_every_sample_aims_at_its_own_odds(problem):
 
 def test_the_end_of_the_dial_is_erase(problem):
     model, split = problem
-    chosen = {"target": 6.0, "learning_rate": 1e-2, "epochs": 5, "device": "cpu", "limits": None}
+    chosen = {"target": 6.0, "learning_rate": 1e-2, "epochs": 5, "guard": None, "compute": Compute("cpu")}
     erased = unlearn(model, split, "unweave", **chosen)
     dialled = unlearn(model, split, "unweave", goal="retrain", dial=1.0, reference=UNSEEN, **chosen)
     assert same(weights(erased.model), weights(dialled.model))
@@ -177,7 +177,7 @@ def test_every_sample_comes_as_near_to_its_own_aim_as_the_budget_says(problem):
 def test_mean_loss_and_mean_probability_are_as_near_as_the_distribution(problem):
     model, split = problem
     result = unlearn(
-        model, split, "unweave", reference=UNSEEN, device="cpu", limits=None, **settings(epochs=400).to_dict()
+        model, split, "unweave", reference=UNSEEN, guard=None, compute=Compute("cpu"), **settings(epochs=400).to_dict()
     )
     losses = forget_losses(result.model, split).detach()
     apart = squared_wasserstein(odds_of(losses), odds_of(UNSEEN)).sqrt()
@@ -222,8 +222,10 @@ def test_held_out_data_gives_the_originals_losses_on_its_adjacent_samples(proble
 
 def test_what_a_brief_training_cost_is_counted(problem):
     model, split = problem
-    brief = unlearn(model, split, "retrain", initial=lambda: copy.deepcopy(model), epochs=2, device="cpu", limits=None)
-    common = {"goal": "retrain", "epochs": 1, "device": "cpu", "limits": None}
+    brief = unlearn(
+        model, split, "retrain", initial=lambda: copy.deepcopy(model), epochs=2, guard=None, compute=Compute("cpu")
+    )
+    common = {"goal": "retrain", "epochs": 1, "guard": None, "compute": Compute("cpu")}
     given = unlearn(model, split, "unweave", reference=brief.model, **common)
     made = unlearn(model, split, "unweave", reference=lambda: brief, **common)
     assert brief.cost.sample_gradients == 2 * 52
@@ -247,7 +249,9 @@ def test_a_bad_reference_is_refused_before_anything_is_changed(problem, tmp_path
     model, split = problem
     before = weights(model)
     with pytest.raises(UsageError, match=message):
-        unlearn(model, split, "unweave", goal="retrain", reference=reference, out=tmp_path / "run", device="cpu")
+        unlearn(
+            model, split, "unweave", goal="retrain", reference=reference, out=tmp_path / "run", compute=Compute("cpu")
+        )
     assert same(weights(model), before)
     assert list(tmp_path.iterdir()) == []
 
@@ -256,13 +260,13 @@ def test_held_out_data_without_adjacent_samples_is_refused(problem):
     model, split = problem
     held_out = Split(split.samples, forget=[0], adjacent=[], remote=[1], allow_empty=True)
     with pytest.raises(UsageError, match="without adjacent samples"):
-        unlearn(model, split, "unweave", goal="retrain", reference=held_out, device="cpu")
+        unlearn(model, split, "unweave", goal="retrain", reference=held_out, compute=Compute("cpu"))
 
 
 @pytest.mark.parametrize(("method", "values"), [("unweave", {}), ("two-stage", {})])
 def test_a_reference_that_nothing_reads_is_refused(problem, method, values):
     with pytest.raises(UsageError, match="with the goal retrain"):
-        unlearn(*problem, method, reference=UNSEEN, device="cpu", **values)
+        unlearn(*problem, method, reference=UNSEEN, compute=Compute("cpu"), **values)
 
 
 def test_a_resumed_run_needs_its_reference_no_more(problem, tmp_path):
@@ -274,10 +278,10 @@ def test_a_resumed_run_needs_its_reference_no_more(problem, tmp_path):
             made.append(1)
             self.model, self.cost = copy.deepcopy(model), Cost()
 
-    common = {"goal": "retrain", "epochs": 6, "device": "cpu", "limits": None, "reference": Made}
+    common = {"goal": "retrain", "epochs": 6, "guard": None, "reference": Made, "compute": Compute("cpu")}
     whole = unlearn(model, split, "unweave", **common)
     with pytest.raises(Stopped):
-        unlearn(model, split, "unweave", out=tmp_path / "run", stop=lambda: True, **common)
+        unlearn(model, split, "unweave", out=tmp_path / "run", callbacks=[StopWhen(lambda: True)], **common)
     resumed = unlearn(model, split, "unweave", out=tmp_path / "run", resume=True, **common)
     assert same(weights(whole.model), weights(resumed.model))
     assert len(made) == 2  # of the whole run and of the one that was stopped
@@ -292,7 +296,7 @@ def unlearned(request):
     seed, benchmark = request.param, find_benchmark("digits")
     task = benchmark.load()
     original = benchmark.train(task, seed=seed, device="cpu")
-    common = {"seed": seed, "device": "cpu", "initial": lambda: benchmark.initial(seed)}
+    common = {"seed": seed, "initial": lambda: benchmark.initial(seed), "compute": Compute("cpu")}
     retrained = unlearn(original, task.train, "retrain", **common, **benchmark.recipe.to_dict()).model
     values = {**common, **benchmark.settings["unweave"]["default"]}
 
@@ -343,7 +347,7 @@ def test_a_brief_reference_shares_no_random_numbers_with_the_retrained_model_tha
         return benchmark.train_briefly(benchmark.initial(9), task.train, seed=seed, device="cpu").model
 
     def retrained(seed):  # for as many epochs as the reference
-        values = recipe.to_dict() | {"epochs": 1, "seed": seed, "device": "cpu", "limits": None}
+        values = recipe.to_dict() | {"epochs": 1, "seed": seed, "guard": None, "compute": Compute("cpu")}
         return unlearn(
             benchmark.initial(9), task.train, "retrain", initial=lambda: benchmark.initial(seed), **values
         ).model

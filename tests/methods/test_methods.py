@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from tests.helpers.tensors import same, weights
-from unweave import RunError, Split, UsageError, unlearn
+from unweave import Compute, OwnLoss, RunError, Split, UsageError, unlearn
 from unweave.data import RETAINED
 from unweave.engine import Workbench
 from unweave.maths import combine, divergence, gram_matrix
@@ -104,7 +104,7 @@ def test_every_method_works_on_images_and_on_text_and_repeats_itself(name, kind)
     split = Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
     before = weights(model)
     first = copy.deepcopy(model)
-    arguments = {"method": name, "seed": 7, "device": "cpu", "initial": lambda: first, **quick(name)}
+    arguments = {**quick(name), "method": name, "seed": 7, "initial": lambda: first, "compute": Compute("cpu")}
     runs = [unlearn(model, split, **arguments) for _ in range(2)]
     assert same(weights(runs[0].model), weights(runs[1].model)), "one seed, one result"
     assert same(before, weights(model)), "the model given is never changed"
@@ -122,7 +122,7 @@ PROFILES = [(name, profile) for name, method in METHODS.items() for profile in m
 def test_every_profile_runs(name, profile, digits):
     _, task, original = digits
     short = {setting: 1 for setting in METHODS[name].configure().to_dict() if setting.endswith("epochs")}
-    result = unlearn(original, task.train, name, profile=profile, device="cpu", **short)
+    result = unlearn(original, task.train, name, profile=profile, compute=Compute("cpu"), **short)
     assert len(result.history) > 0 or name == "original"
 
 
@@ -136,9 +136,9 @@ def test_evaluation_mode_keeps_statistics(name):
             model,
             split,
             method=name,
-            device="cpu",
             normalisation=mode,
             initial=lambda: copy.deepcopy(model),
+            compute=Compute("cpu"),
             **quick(name),
         )
         kept = same(list(model.buffers()), list(result.model.buffers()))
@@ -162,7 +162,7 @@ def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split
     method = METHODS[name]
     for subset in ("forget", "adjacent", "remote"):
         guarded = Split(Forbidden(data, split[subset]), split.forget, split.adjacent, split.remote)
-        arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), "limits": None, **quick(name)}
+        arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
         if any(subset == need or subset in need for need in method.needs):
             with pytest.raises(AssertionError, match="was read"):
                 unlearn(model, guarded, method=name, **arguments)
@@ -176,7 +176,7 @@ def test_a_method_says_what_it_lacks(name, data, model):
     first = METHODS[name].needs[0]
     lacking = first if isinstance(first, str) else " or ".join(first)
     with pytest.raises(UsageError, match=f"{name} needs {lacking} data"):
-        unlearn(model, bare, method=name, device="cpu", **quick(name))
+        unlearn(model, bare, method=name, compute=Compute("cpu"), **quick(name))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if RETAINED in METHODS[name].needs])
@@ -184,7 +184,7 @@ def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, spli
     """Somebody may know nobody who looks like the one who left, and wants to retrain."""
     kept = np.concatenate([split.adjacent, split.remote])
     alone = Split(data, split.forget, [], kept, allow_empty=True)
-    arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), "limits": None, **quick(name)}
+    arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
     found = unlearn(model, alone, method=name, **arguments).model
     assert any(not torch.equal(a, b) for a, b in zip(found.parameters(), model.parameters(), strict=True))
 
@@ -193,7 +193,7 @@ def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, spli
 def test_one_sample_and_statistics_of_a_batch(name, data):
     model = nn.Sequential(nn.Linear(data[0].shape[1], 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     one = Split(data, forget=[0], adjacent=[1, 2], allow_empty=True)
-    common = {"device": "cpu", "limits": None, "progress": False}
+    common = {"guard": None, "compute": Compute("cpu")}
     with pytest.raises(UsageError, match="Take normalisation=eval"):
         unlearn(model, one, method=name, normalisation="train", **common)
     unlearn(model, one, method=name, normalisation="eval", **common)
@@ -208,7 +208,7 @@ def test_divergence_stops_with_the_step(name, split, model):
     if "epochs" in values:
         values["epochs"] = 30
     with pytest.raises(RunError, match=r"in step|in the last step"):
-        unlearn(model, split, method=name, device="cpu", initial=lambda: copy.deepcopy(model), **values)
+        unlearn(model, split, method=name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # Fine-tuning, ascent, retraining
@@ -216,7 +216,7 @@ def test_divergence_stops_with_the_step(name, split, model):
 
 def test_ascent_raises_the_forget_loss_monotonically_for_a_small_step(split, model):
     losses = unlearn(
-        model, split, method="ga", device="cpu", learning_rate=1e-3, momentum=0.0, weight_decay=0.0, epochs=20
+        model, split, method="ga", learning_rate=1e-3, momentum=0.0, weight_decay=0.0, epochs=20, compute=Compute("cpu")
     ).history.column("loss")
     assert all(later > earlier for earlier, later in itertools.pairwise(losses))
 
@@ -226,14 +226,14 @@ def test_retraining_begins_from_the_initial_weights(split, model):
         torch.manual_seed(42)
         return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
-    tiny = {"method": "retrain", "epochs": 1, "learning_rate": 1e-12, "device": "cpu", "optimizer": "sgd"}
+    tiny = {"method": "retrain", "epochs": 1, "learning_rate": 1e-12, "optimizer": "sgd", "compute": Compute("cpu")}
     result = unlearn(model, split, initial=initial, **tiny)
     for ours, theirs in zip(result.model.parameters(), initial().parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-9)
     with pytest.raises(UsageError, match="needs the weights that training began from"):
         unlearn(model, split, **tiny)
     with pytest.raises(UsageError, match="needs the recipe"):
-        unlearn(model, split, method="retrain", initial=initial, device="cpu")
+        unlearn(model, split, method="retrain", initial=initial, compute=Compute("cpu"))
 
 
 def test_retraining_on_digits_is_training_without_the_forget_set(digits):
@@ -242,8 +242,8 @@ def test_retraining_on_digits_is_training_without_the_forget_set(digits):
         benchmark.initial(0),
         task.train,
         method="retrain",
-        device="cpu",
         initial=lambda: benchmark.initial(0),
+        compute=Compute("cpu"),
         **benchmark.settings_for(find_method("retrain"), None),
     ).model
     inputs, labels = task.train.samples.dataset.data
@@ -320,7 +320,7 @@ def linear_split():
 def test_ssd_on_a_linear_model_equals_the_closed_form():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
-    result = unlearn(model, split, method="ssd", device="cpu", batch_size=1, selection=1.2, dampening=0.5)
+    result = unlearn(model, split, method="ssd", batch_size=1, selection=1.2, dampening=0.5, compute=Compute("cpu"))
     # Cross-entropy of a linear model: the gradient of sample i is (p − onehot(y)) xᵀ.
     chances = functional.softmax(inputs @ model.weight.detach().T, 1) - functional.one_hot(labels, 2)
     squares = (chances[:, :, None] * inputs[:, None, :]).square()
@@ -338,7 +338,7 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
         for order in ("label", "dataset"):
             split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
             settings = {"batch_size": size, "order": order, "selection": 0.9, "dampening": 0.9}
-            found[size, order] = unlearn(model, split, method="ssd", device="cpu", **settings).model.weight
+            found[size, order] = unlearn(model, split, method="ssd", compute=Compute("cpu"), **settings).model.weight
     assert torch.allclose(found[1, "label"], found[1, "dataset"], atol=1e-12)
     assert not torch.allclose(found[6, "label"], found[6, "dataset"], atol=1e-6)
 
@@ -355,9 +355,9 @@ def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_
 def test_ssd_never_enlarges_and_selects_nothing_for_a_huge_threshold():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
-    shrunk = unlearn(model, split, method="ssd", device="cpu", selection=0.1, dampening=5.0).model.weight
+    shrunk = unlearn(model, split, method="ssd", selection=0.1, dampening=5.0, compute=Compute("cpu")).model.weight
     assert (shrunk.abs() <= model.weight.abs() + 1e-12).all()
-    same_again = unlearn(model, split, method="ssd", device="cpu", selection=1e12).model.weight
+    same_again = unlearn(model, split, method="ssd", selection=1e12, compute=Compute("cpu")).model.weight
     assert torch.equal(same_again, model.weight)
 
 
@@ -377,8 +377,8 @@ def test_salun_moves_the_chosen_share_and_nothing_else(split, model, optimizer, 
         "epochs": 3,
         "passes": passes,
     }
-    held = unlearn(model, split, method="salun", device="cpu", **settings)
-    leaked = unlearn(model, split, method="salun", device="cpu", leak=True, **settings)
+    held = unlearn(model, split, method="salun", compute=Compute("cpu"), **settings)
+    leaked = unlearn(model, split, method="salun", leak=True, compute=Compute("cpu"), **settings)
 
     def moved(result):
         pairs = zip(model.parameters(), result.model.parameters(), strict=True)
@@ -492,7 +492,7 @@ def test_delete_with_two_classes_is_label_flipping():
     inputs, labels = torch.randn(40, 5), torch.arange(40) % 2
     split = Split((inputs, labels), forget=range(10), adjacent=range(10, 20), remote=range(20, 40))
     model = nn.Linear(5, 2)
-    settings = {"learning_rate": 0.1, "epochs": 3, "batch_size": 4, "device": "cpu", "seed": 3}
+    settings = {"learning_rate": 0.1, "epochs": 3, "batch_size": 4, "seed": 3, "compute": Compute("cpu")}
     deleted = unlearn(model, split, method="delete", **settings).model
     # Ascending on the negative loss of the other label is descending on that label.
     other = unlearn(
@@ -502,7 +502,7 @@ def test_delete_with_two_classes_is_label_flipping():
         optimizer="sgd",
         momentum=0.9,
         weight_decay=0.0,
-        loss=lambda m, b: -functional.cross_entropy(m(b[0]), 1 - b[1], reduction="none"),
+        task=OwnLoss(lambda m, b: -functional.cross_entropy(m(b[0]), 1 - b[1], reduction="none")),
         **settings,
     ).model
     assert torch.allclose(deleted.weight, other.weight, atol=1e-5)
@@ -564,7 +564,14 @@ def test_gdr_forgets_only_while_the_retained_loss_is_low(split, model):
 
 def test_gdr_without_weight_on_forgetting_is_fine_tuning(split, model):
     """A model that does not fit its data (loss near 1) gets w ≈ 0: only the rectified retained gradient is left."""
-    shared = {"device": "cpu", "optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "epochs": 1, "batch_size": 60}
+    shared = {
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "epochs": 1,
+        "batch_size": 60,
+        "compute": Compute("cpu"),
+    }
     rate = {"learning_rate": 1e-3}
     gdr = unlearn(model, split, method="gdr", **shared, **rate).model
     bench = bench_of(model, split)
@@ -644,7 +651,7 @@ def test_every_bargaining_step_has_length_one(split, model):
 
 
 def test_once_paired_the_rest_of_the_epoch_is_training(split, model):
-    shared = {"method": "munba", "device": "cpu", "batch_size": 8, "epochs": 2, "learning_rate": 1e-3}
+    shared = {"method": "munba", "batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "compute": Compute("cpu")}
     once = unlearn(model, split, pairing="once", **shared).history
     cycle = unlearn(model, split, pairing="cycle", **shared).history
     assert len(once) == len(cycle) == 14
@@ -679,7 +686,7 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
     (info / "entry_points.txt").write_text("[unweave.methods]\nshrink = shrinking:Halve\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "shrink" in all_methods()
-    result = unlearn(model, split, method="shrink", device="cpu")
+    result = unlearn(model, split, method="shrink", compute=Compute("cpu"))
     assert torch.allclose(result.model[0].weight, model[0].weight / 8)
     monkeypatch.delitem(sys.modules, "shrinking", raising=False)
 
@@ -700,5 +707,5 @@ def test_numbers_of_a_linear_model_by_hand():
     model.weight.data = torch.zeros(2, 1)
     split = Split((torch.ones(3, 1), torch.tensor([0, 0, 1])), forget=[0], adjacent=[1], remote=[2])
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
-    result = unlearn(model, split, method="ga", device="cpu", learning_rate=1.0, epochs=1, **plain)
+    result = unlearn(model, split, method="ga", learning_rate=1.0, epochs=1, compute=Compute("cpu"), **plain)
     assert np.allclose(result.model.weight.detach().ravel(), [-0.5, 0.5])

@@ -10,12 +10,12 @@ import torch
 
 import unweave as uw
 from tests.helpers.tensors import same, weights
-from unweave import UsageError, unlearn
+from unweave import Compute, UsageError, unlearn
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import METHODS, find_method
 
 VALUES = json.loads((Path(__file__).parent / "profiles.json").read_text(encoding="utf-8"))
-QUICK = {"device": "cpu", "limits": None}
+QUICK = {"guard": None, "compute": Compute("cpu")}
 
 
 @pytest.mark.parametrize("name", METHODS)

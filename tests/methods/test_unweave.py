@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from unweave import Split, UsageError, unlearn
+from unweave import Compute, OwnLoss, Split, UsageError, unlearn
 from unweave.engine import Workbench, run_phases
 from unweave.evaluation import shortfall_bound
 from unweave.maths import gram_matrix, squared_wasserstein
 from unweave.methods.unweave import Constrained, Unweave
-from unweave.tasks import OwnLoss
 
 CPU = torch.device("cpu")
 
@@ -255,16 +254,16 @@ def test_a_loss_of_ones_own_may_know_no_classes():
         return nn.functional.binary_cross_entropy_with_logits(scores, batch[1].float(), reduction="none")
 
     model = nn.Linear(3, 1)
-    result = unlearn(model, split, "unweave", loss=binary, device="cpu", limits=None, progress=False, epochs=2)
+    result = unlearn(model, split, "unweave", task=OwnLoss(binary), guard=None, epochs=2, compute=Compute("cpu"))
     assert not torch.equal(result.model.weight, model.weight)
     with pytest.raises(UsageError, match="two outputs for two classes"):
-        unlearn(model, split, "unweave", task="classification", device="cpu", progress=False)
+        unlearn(model, split, "unweave", task="classification", compute=Compute("cpu"))
 
 
 def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):
     model, split = problem
     chosen = {"target": 6.0, "reach": 0.05, "stride": 0.05, "learning_rate": 1e-2, "epochs": 300}
-    result = unlearn(model, split, "unweave", out=tmp_path / "run", device="cpu", limits=None, **chosen)
+    result = unlearn(model, split, "unweave", out=tmp_path / "run", guard=None, compute=Compute("cpu"), **chosen)
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
     with torch.no_grad():
         losses = nn.functional.cross_entropy(result.model(inputs), labels, reduction="none")
@@ -284,7 +283,7 @@ def test_little_adjacent_data_does_not_mean_few_steps(problem):
 def test_a_target_that_proves_nothing_is_refused(problem):
     model, split = problem
     with pytest.raises(UsageError, match=r"above log\(classes\) = 1.10"):
-        unlearn(model, split, "unweave", target=1.0, device="cpu")
+        unlearn(model, split, "unweave", target=1.0, compute=Compute("cpu"))
 
 
 def test_a_forget_set_that_is_forgotten_already_is_left_alone():
@@ -295,5 +294,5 @@ def test_a_forget_set_that_is_forgotten_already_is_left_alone():
         model.weight.zero_()
         model.bias.zero_()
         model.weight[0, 0] = 30.0
-    result = unlearn(model, split, "unweave", device="cpu", epochs=3)
+    result = unlearn(model, split, "unweave", epochs=3, compute=Compute("cpu"))
     assert result.history.rows[-1]["shortfall"] == 0

@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from tests.helpers.records import FAST, Run
-from unweave import Request, Split, UsageError, unlearn
+from unweave import Compute, Request, Split, UsageError, unlearn
 from unweave.lab.benchmarks import Benchmark
 from unweave.record import check_chain, check_scores
 
@@ -74,7 +74,7 @@ def test_a_bound_that_nobody_computed_is_found(tmp_path):
     made = Run(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        common = {"device": "cpu", "limits": None, "epochs": 20, "target": 4.0, "budget": 0.05}
+        common = {"guard": None, "epochs": 20, "target": 4.0, "budget": 0.05, "compute": Compute("cpu")}
         result = unlearn(made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common)
     record = json.loads((tmp_path / "two" / "record.json").read_text())
     assert result.scores.metric("forget_bound", "train", "forget").value == record["certificate"]["bound"]

@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 
 from tests.helpers.places import ROOT
 from tests.helpers.records import FAST, Run, make_data, make_model, make_split
-from unweave import Request, RunError, Split, UsageError, unlearn
+from unweave import Compute, Note, Request, RunError, Split, UsageError, unlearn
 from unweave.evaluation import BeforeStage2, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import drift_rows
@@ -302,7 +302,7 @@ def test_the_same_request_twice_has_two_roots(run):
 def test_a_sample_can_be_the_bytes_of_its_file(run, tmp_path):
     files = {row: f"photograph {row}".encode() for row in range(60)}
     request = Request(id="bytes", content=files.__getitem__)
-    unlearn(run.model, run.split, "ga", out=tmp_path / "run", device="cpu", request=request)
+    unlearn(run.model, run.split, "ga", out=tmp_path / "run", request=request, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     proof = prove(record, read_proofs(tmp_path / "run" / "forget-proofs.json"), 4)
     (tmp_path / "4.jpeg").write_bytes(files[4])
@@ -361,7 +361,13 @@ def test_drift_of_records_in_another_order_is_refused(run, chain):
 
 def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
     with pytest.raises(UsageError, match="ends with another model"):
-        unlearn(run.model, run.split, out=tmp_path / "x", device="cpu", request=Request(id="again", previous=run.file))
+        unlearn(
+            run.model,
+            run.split,
+            out=tmp_path / "x",
+            request=Request(id="again", previous=run.file),
+            compute=Compute("cpu"),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -387,20 +393,20 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
     places = {"public": run.folder / "key.pub", "damaged": damaged}
     request_ = {name: places.get(value, value) for name, value in request_.items()}
     with pytest.raises(UsageError, match=message):
-        unlearn(run.model, run.split, out=tmp_path / "run", device="cpu", request=request_)
+        unlearn(run.model, run.split, out=tmp_path / "run", request=request_, compute=Compute("cpu"))
     assert [path.name for path in tmp_path.iterdir()] == ["damaged.json"]
 
 
 def test_a_request_is_about_samples(run, tmp_path):
     nothing = Split(run.data, [], range(20), allow_empty=True)
     with pytest.raises(UsageError, match="no forget samples, so there is nothing to answer a request with"):
-        unlearn(run.model, nothing, "ft", out=tmp_path / "run", device="cpu", request={"id": "9"})
+        unlearn(run.model, nothing, "ft", out=tmp_path / "run", request={"id": "9"}, compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_needs_a_folder_and_a_signature_its_package(run, monkeypatch):
     with pytest.raises(UsageError, match="Give out="):
-        unlearn(run.model, run.split, device="cpu", request={"id": "x"})
+        unlearn(run.model, run.split, request={"id": "x"}, compute=Compute("cpu"))
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(UsageError, match=r"unweave\[record\]"):
         load_public(run.folder / "key.pub")
@@ -423,7 +429,7 @@ def test_a_resumed_run_began_when_it_was_first_started(run, tmp_path, monkeypatc
 
 
 def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
-    unlearn(run.model, run.split, "ft", out=tmp_path / "run", device="cpu", request={"id": "x"})
+    unlearn(run.model, run.split, "ft", out=tmp_path / "run", request={"id": "x"}, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     assert record["certificate"]["bound"] is None
     assert any("no upper bound" in limit for limit in record["stated_limits"])
@@ -431,7 +437,9 @@ def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
 
 
 def test_the_bound_of_the_method_unweave_holds(run, tmp_path):
-    unlearn(run.model, run.split, "unweave", out=tmp_path / "run", device="cpu", limits=None, request={"id": "x"})
+    unlearn(
+        run.model, run.split, "unweave", out=tmp_path / "run", guard=None, request={"id": "x"}, compute=Compute("cpu")
+    )
     certificate = read_record(tmp_path / "run" / "record.json")["certificate"]
     scores = json.loads((tmp_path / "run" / "scores.json").read_text())["train"]["forget"]
     assert scores["accuracy"] <= certificate["bound"] <= 1
@@ -538,7 +546,7 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path / "run"
     train = Split(task.train.samples, range(12), range(12, 30), range(30, 60))
-    common = {"device": "cpu", "about": benchmark.about(task), "request": Request(id="x")}
+    common = {"request": Request(id="x"), "compute": Compute("cpu"), "callbacks": [Note(**benchmark.about(task))]}
     common["test"] = Split(task.test.samples, range(12), range(12, 30), range(30, 60))
     unlearn(benchmark.initial(0), train, "original", out=folder, **common)
     code, out, err = command("verify", folder, "--recompute", "--device", "cpu")

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.engine import CheckpointFolder, Workbench, run_phases
 from unweave.evaluation import Metric, predict
 from unweave.evaluation.goals import goals
@@ -74,7 +74,7 @@ def test_no_baseline_trains_on_what_was_forgotten(data, model, second, name):
     values = {"batch_size": 8} if name == "ssd" else {} if name == "original" else {"epochs": 1, "batch_size": 8}
     parts = [second.forget, second.adjacent, second.remote]
     guarded = Split(Forbidden(data, range(8)), *parts, forgotten=second.forgotten)
-    unlearn(model, guarded, name, device="cpu", initial=lambda: copy.deepcopy(model), **values)
+    unlearn(model, guarded, name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # The two-stage method
@@ -151,18 +151,18 @@ def known(model, task, rows):
 def test_forgetting_threes_does_not_bring_the_nines_back(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 8}
-    after_nines = unlearn(original, task.train, device="cpu", **settings).model
+    after_nines = unlearn(original, task.train, compute=Compute("cpu"), **settings).model
     assert known(after_nines, task, task.train.forget) <= 0.05
     threes = Split.by_class(task.train.samples.dataset, fine=np.array(task.fine), forget=3)
     parts = threes.after(task.train)
-    carried = unlearn(after_nines, threes, earlier=[task.train], device="cpu", **settings)
+    carried = unlearn(after_nines, threes, earlier=[task.train], compute=Compute("cpu"), **settings)
     assert known(carried.model, task, task.train.forget) <= 0.05
     assert known(carried.model, task, parts.forget) <= 0.2
     assert known(carried.model, task, parts.adjacent) >= 0.9
     assert known(carried.model, task, parts.remote) >= 0.9
     # Not to train on them is not enough.
     bare = Split(task.train.samples, parts.forget, parts.adjacent, parts.remote)
-    left_alone = unlearn(after_nines, bare, device="cpu", **settings)
+    left_alone = unlearn(after_nines, bare, compute=Compute("cpu"), **settings)
     assert known(left_alone.model, task, task.train.forget) >= 0.3
 
 

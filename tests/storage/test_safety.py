@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.helpers.places import ROOT
-from unweave import Request, Split, UsageError, load_weights, unlearn
+from unweave import Compute, Note, Request, Split, UsageError, load_weights, unlearn
 from unweave.lab.audit import load_subject
 from unweave.lab.benchmarks import find_benchmark
 from unweave.record import check_model, read_record
@@ -236,7 +236,14 @@ def run_folder(tmp_path_factory):
     """The folder of a run that an audit opens, and a benchmark that loads in no time."""
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path_factory.mktemp("run") / "run"
-    unlearn(benchmark.initial(0), task.train, "original", out=folder, device="cpu", about=benchmark.about(task))
+    unlearn(
+        benchmark.initial(0),
+        task.train,
+        "original",
+        out=folder,
+        compute=Compute("cpu"),
+        callbacks=[Note(**benchmark.about(task))],
+    )
     return folder, task
 
 
@@ -323,7 +330,7 @@ def test_nothing_here_needs_the_network(model, split, tmp_path, monkeypatch):
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    unlearn(model, split, "ga", out=tmp_path / "run", device="cpu", test=split, request=Request(id="x"))
+    unlearn(model, split, "ga", out=tmp_path / "run", test=split, request=Request(id="x"), compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     assert check_model(record, read_tensors(tmp_path / "run" / "model.safetensors")).holds
     task = find_benchmark("digits").load()

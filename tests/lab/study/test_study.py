@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from tests.helpers.places import ROOT
 from tests.helpers.studies import table
 from tests.helpers.tiny import tiny
-from unweave import RunError, UsageError, Watch, unlearn
+from unweave import Compute, RunError, UsageError, Watch, unlearn
 from unweave.cli import app
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import (
@@ -247,7 +247,7 @@ def test_watching_costs_nothing(model, split, monkeypatch):
 
     monkeypatch.setattr("unweave.evaluation.watch.Watcher.look", slow)
     model.train()
-    result = unlearn(model, split, method="ga", epochs=40, watch=Watch(every=1), device="cpu")
+    result = unlearn(model, split, method="ga", epochs=40, compute=Compute("cpu"), callbacks=[Watch(every=1)])
     assert len(looks) == len(result.history) == 40
     assert result.cost.seconds < 0.02 * len(looks)
     assert all(module.training for module in result.model.modules())
