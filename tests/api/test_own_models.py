@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.helpers.calling import unlearn_on_record, unlearn_with
 from tests.helpers.tensors import same, weights
 from unweave import Compute, OwnLoss, ScoreOn, Split, StopWhen, UsageError, evaluate, unlearn
 from unweave.data import Samples, may_cut
@@ -55,7 +56,7 @@ def test_losses_of_torch_are_refused_in_words(model, split, loss):
 @pytest.mark.parametrize("initial", [nn.Linear(5, 3), "weights"])
 def test_initial_is_a_function(model, split, initial):
     with pytest.raises(UsageError, match="initial= must be a function"):
-        unlearn(model, split, "retrain", initial=initial)
+        unlearn_with(model, split, "retrain", initial=initial)
 
 
 def test_resuming_needs_a_folder(model, split):
@@ -446,7 +447,7 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
 def test_a_record_is_of_the_data_that_was_unlearned(model, data, split, tmp_path):
     other = Split((data[0] + 1, data[1]), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="A record is about the split"):
-        unlearn(model, split, "ft", request={"id": "r"}, out=tmp_path / "run", callbacks=[ScoreOn(other)])
+        unlearn_on_record(model, split, "ft", request={"id": "r"}, out=tmp_path / "run", callbacks=[ScoreOn(other)])
 
 
 class Push(Phase):

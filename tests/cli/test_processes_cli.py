@@ -13,7 +13,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from unweave import Compute, Split, unlearn
+from tests.helpers.calling import unlearn_on_record
+from unweave import Compute, Split
 
 ALONE = [sys.executable, "-m", "unweave"]
 SETTINGS = {"stage1_epochs": 2, "stage2_epochs": 3, "stage2_adjacent_batch": 65, "stage1_remote_batch": 75}
@@ -45,7 +46,9 @@ def folder(tmp_path, digits):
     _, task, original = digits
     remote = task.train["remote"]
     split = Split(task.train.samples, forget=remote[:5], adjacent=task.train["adjacent"], remote=remote[5:])
-    unlearn(original, split, "original", out=tmp_path / "model", request={"id": "first"}, compute=Compute("cpu"))
+    unlearn_on_record(
+        original, split, "original", out=tmp_path / "model", request={"id": "first"}, compute=Compute("cpu")
+    )
     return tmp_path
 
 

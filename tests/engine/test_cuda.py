@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from unweave import Checkpoints, Compute, evaluate, unlearn
 from unweave.engine import Workbench
@@ -20,7 +21,7 @@ def test_every_method_runs_on_cuda_and_gives_back_the_model_where_it_was(name, d
     benchmark, task, original = digits
     short = {key: 1 for key in METHODS[name].configure().to_dict() if key.endswith("epochs")}
     settings = {**benchmark.settings_for(find_method(name), None), **short}
-    result = unlearn(
+    result = unlearn_with(
         original, task.train, method=name, initial=lambda: copy.deepcopy(original), compute=Compute("cuda"), **settings
     )
     assert next(result.model.parameters()).device.type == "cpu"

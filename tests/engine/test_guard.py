@@ -17,7 +17,18 @@ from torch.utils.data import Dataset
 
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
-from unweave import CollapseError, Compute, Limits, RunError, RunWarning, Split, UsageError, unlearn
+from unweave import (
+    Checkpoints,
+    CollapseError,
+    Compute,
+    Limits,
+    OwnLoss,
+    RunError,
+    RunWarning,
+    Split,
+    UsageError,
+    unlearn,
+)
 from unweave.engine import CheckpointFolder, Guard, Phase, Workbench, run_phases
 from unweave.methods import METHODS, find_method
 from unweave.methods.two_stage import Stage1, Stage2, TwoStage
@@ -98,20 +109,26 @@ def test_a_broken_limit_stops_the_run_with_the_last_good_weights(split, trained)
     with pytest.raises(
         CollapseError, match=r"stopped in step \d+ of ascend: adjacent accuracy fell from 100"
     ) as caught:
-        destroy(split, trained, limits=OFTEN | {"adjacent_accuracy_drop": 0.3})
+        destroy(split, trained, guard=OFTEN | {"adjacent_accuracy_drop": 0.3})
     error = caught.value
     assert error.limit == "adjacent_accuracy_drop"
     assert error.values["before"]["accuracy"] - error.values["now"]["accuracy"] > 0.3
     for word in ("may lose 30 points", "smaller learning_rate or epochs", "adjacent_accuracy_drop in the limits"):
         assert word in str(error)
     last = int(error.good.place.split()[2])
-    until_then = destroy(split, trained, epochs=last + 1, limits=None)
+    until_then = destroy(split, trained, epochs=last + 1, guard=None)
     assert same(list(error.good.weights.values()), weights(until_then.model))
 
 
 def test_the_last_good_weights_are_in_the_folder(split, trained, tmp_path):
     with pytest.raises(CollapseError, match=r"last good weights are in .*last-good.safetensors") as caught:
-        destroy(split, trained, limits=NO_LIMIT | {"remote_loss_rise": 0.1}, out=tmp_path / "run", checkpoint_steps=1)
+        destroy(
+            split,
+            trained,
+            guard=NO_LIMIT | {"remote_loss_rise": 0.1},
+            out=tmp_path / "run",
+            callbacks=[Checkpoints(steps=1)],
+        )
     assert caught.value.limit == "remote_loss_rise"
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
     kept = safetensors.torch.load_file(tmp_path / "run.unfinished" / "last-good.safetensors")
@@ -120,16 +137,22 @@ def test_the_last_good_weights_are_in_the_folder(split, trained, tmp_path):
 
 def test_a_stopped_run_may_go_on_with_wider_limits(split, trained, tmp_path):
     with pytest.raises(CollapseError):
-        destroy(split, trained, limits=NO_LIMIT | {"remote_loss_rise": 0.1}, out=tmp_path / "run", checkpoint_steps=1)
-    resumed = destroy(split, trained, limits=NO_LIMIT, out=tmp_path / "run", resume=True)
-    assert same(weights(resumed.model), weights(destroy(split, trained, limits=None).model))
+        destroy(
+            split,
+            trained,
+            guard=NO_LIMIT | {"remote_loss_rise": 0.1},
+            out=tmp_path / "run",
+            callbacks=[Checkpoints(steps=1)],
+        )
+    resumed = destroy(split, trained, guard=NO_LIMIT, out=tmp_path / "run", resume=True)
+    assert same(weights(resumed.model), weights(destroy(split, trained, guard=None).model))
     assert "last-good.safetensors" not in [path.name for path in (tmp_path / "run").iterdir()]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["limits"]["remote_loss_rise"] == 0
 
 
 def test_without_a_passed_check_nothing_is_left(split, trained, tmp_path):
     with pytest.raises(CollapseError, match=r"in step 0 of ascend") as caught:
-        destroy(split, trained, learning_rate=1e6, limits=OFTEN, out=tmp_path / "run")
+        destroy(split, trained, learning_rate=1e6, guard=OFTEN, out=tmp_path / "run")
     assert caught.value.good is None
     assert list(tmp_path.iterdir()) == []
 
@@ -143,7 +166,7 @@ def test_losses_that_are_not_finite_stop_the_run_with_the_last_good_weights(spli
         return losses / (losses.detach().mean() < 3)  # infinite from then on
 
     with pytest.raises(CollapseError, match=r"became inf in step \d+|loss is inf|infinite or NaN in step") as caught:
-        destroy(split, trained, limits=NO_LIMIT, loss=brittle)
+        destroy(split, trained, guard=NO_LIMIT, task=OwnLoss(brittle))
     assert all(tensor.isfinite().all() for tensor in caught.value.good.weights.values())
 
 
@@ -152,7 +175,7 @@ def test_another_loss_is_guarded_by_its_value_alone(split, trained):
         return (model(batch[0]) ** 2).mean(dim=1)
 
     with pytest.raises(CollapseError) as caught:
-        destroy(split, trained, limits=OFTEN | {"remote_loss_rise": 1.0}, loss=squared)
+        destroy(split, trained, guard=OFTEN | {"remote_loss_rise": 1.0}, task=OwnLoss(squared))
     assert caught.value.limit in ("remote_loss_rise", "adjacent_loss_rise")
     assert set(caught.value.values["now"]) == {"loss"}
 

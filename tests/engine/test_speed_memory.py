@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.calling import unlearn_with
 from unweave import Compute, RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.errors import RunWarning
@@ -52,7 +53,7 @@ def settings_of(name):
 def test_pieces_give_the_result_of_whole_batches(name, named):
     model = Named() if named else convolutional()
     whole, pieces = (
-        unlearn(
+        unlearn_with(
             model,
             images(named=named),
             method=name,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
 from unweave import Compute, Note, Split, UsageError, evaluate, unlearn
@@ -30,7 +31,9 @@ def models(digits):
     def by(name, seed=0, **more):
         settings = {**benchmark.settings_for(find_method(name), None), **more}
         initial = lambda: benchmark.initial(seed)  # noqa: E731
-        return unlearn(original, task.train, name, seed=seed, initial=initial, compute=Compute("cpu"), **settings).model
+        return unlearn_with(
+            original, task.train, name, seed=seed, initial=initial, compute=Compute("cpu"), **settings
+        ).model
 
     return {
         "original": original,

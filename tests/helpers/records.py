@@ -7,7 +7,8 @@ import warnings
 import torch
 from torch import nn
 
-from unweave import Compute, Request, Split, unlearn
+from tests.helpers.calling import unlearn_on_record
+from unweave import Compute, Request, Split
 from unweave.record import generate, load_public, read_proofs, read_record
 
 FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
@@ -39,7 +40,7 @@ class Run:
         request = Request(id="2031-17", text="Ümit's eight points\nby mail", key=self.key)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.result = unlearn(
+            self.result = unlearn_on_record(
                 self.model, self.split, out=folder / "one", test=self.split, request=request, seed=5, **FAST
             )
         self.file = folder / "one" / "record.json"

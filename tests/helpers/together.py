@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.helpers.calling import unlearn_with
 from unweave import Compute, Split, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.errors import Stopped
@@ -96,7 +97,7 @@ def outcome(result):
 
 def run(method, *, model=network, **settings):
     return outcome(
-        unlearn(model(), split(), method, initial=lambda: model(1), guard=None, compute=Compute("cpu"), **settings)
+        unlearn_with(model(), split(), method, initial=lambda: model(1), guard=None, compute=Compute("cpu"), **settings)
     )
 
 

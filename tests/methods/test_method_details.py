@@ -43,13 +43,14 @@ def step_sizes(split, schedule, steps):
     bench = Workbench(model, split, device=CPU, task=OwnLoss(lambda model, batch: model(batch[0])[:, 0]))
     before = model.bias.item()
 
-    def note(phase, number):
-        nonlocal before
-        found.append(before - model.bias.item())
-        before = model.bias.item()
-        return {}
+    class Note(Callback):
+        def step(self, phase, number):
+            nonlocal before
+            found.append(before - model.bias.item())
+            before = model.bias.item()
+            return {}
 
-    run_phases(bench, [Descent(settings, subsets=("remote",))], watch=note)
+    run_phases(bench, [Descent(settings, subsets=("remote",))], callbacks=[Note()])
     return found
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from unweave import Compute, OwnLoss, RunError, Split, UsageError, unlearn
 from unweave.data import RETAINED
@@ -132,7 +133,7 @@ def test_evaluation_mode_keeps_statistics(name):
     data, model = images()
     split = Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
     for mode in ("eval", "train"):
-        result = unlearn(
+        result = unlearn_with(
             model,
             split,
             method=name,
@@ -208,7 +209,7 @@ def test_divergence_stops_with_the_step(name, split, model):
     if "epochs" in values:
         values["epochs"] = 30
     with pytest.raises(RunError, match=r"in step|in the last step"):
-        unlearn(model, split, method=name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
+        unlearn_with(model, split, method=name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # Fine-tuning, ascent, retraining
@@ -227,18 +228,18 @@ def test_retraining_begins_from_the_initial_weights(split, model):
         return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
     tiny = {"method": "retrain", "epochs": 1, "learning_rate": 1e-12, "optimizer": "sgd", "compute": Compute("cpu")}
-    result = unlearn(model, split, initial=initial, **tiny)
+    result = unlearn_with(model, split, initial=initial, **tiny)
     for ours, theirs in zip(result.model.parameters(), initial().parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-9)
     with pytest.raises(UsageError, match="needs the weights that training began from"):
         unlearn(model, split, **tiny)
     with pytest.raises(UsageError, match="needs the recipe"):
-        unlearn(model, split, method="retrain", initial=initial, compute=Compute("cpu"))
+        unlearn_with(model, split, method="retrain", initial=initial, compute=Compute("cpu"))
 
 
 def test_retraining_on_digits_is_training_without_the_forget_set(digits):
     benchmark, task, _ = digits
-    again = unlearn(
+    again = unlearn_with(
         benchmark.initial(0),
         task.train,
         method="retrain",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import unweave as uw
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from unweave import Compute, UsageError, unlearn
 from unweave.lab.benchmarks import find_benchmark
@@ -86,7 +87,7 @@ def test_what_is_no_method_is_refused(model, split, method):
 def test_retrain_begins_from_what_it_is_given(model, split):
     first = copy.deepcopy(model)
     made = unlearn(model, split, uw.Retrain(epochs=1, initial=lambda: first), **QUICK)
-    named = unlearn(model, split, "retrain", epochs=1, initial=lambda: first, **QUICK)
+    named = unlearn_with(model, split, "retrain", epochs=1, initial=lambda: first, **QUICK)
     assert same(weights(made.model), weights(named.model))
     with pytest.raises(UsageError, match="initial= must be a function"):
         uw.Retrain(epochs=1, initial=model)

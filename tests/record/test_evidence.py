@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.records import FAST, Run
 from unweave import Compute, Request, Split, UsageError, unlearn
 from unweave.lab.benchmarks import Benchmark
@@ -75,7 +76,9 @@ def test_a_bound_that_nobody_computed_is_found(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         common = {"guard": None, "epochs": 20, "target": 4.0, "budget": 0.05, "compute": Compute("cpu")}
-        result = unlearn(made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common)
+        result = unlearn_on_record(
+            made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common
+        )
     record = json.loads((tmp_path / "two" / "record.json").read_text())
     assert result.scores.metric("forget_bound", "train", "forget").value == record["certificate"]["bound"]
     assert check_scores(record, result.scores).holds

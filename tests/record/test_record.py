@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from tests.helpers.records import FAST, Run, make_data, make_model, make_split
 from unweave import Compute, Note, Request, RunError, Split, UsageError, unlearn
@@ -302,7 +303,7 @@ def test_the_same_request_twice_has_two_roots(run):
 def test_a_sample_can_be_the_bytes_of_its_file(run, tmp_path):
     files = {row: f"photograph {row}".encode() for row in range(60)}
     request = Request(id="bytes", content=files.__getitem__)
-    unlearn(run.model, run.split, "ga", out=tmp_path / "run", request=request, compute=Compute("cpu"))
+    unlearn_on_record(run.model, run.split, "ga", out=tmp_path / "run", request=request, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     proof = prove(record, read_proofs(tmp_path / "run" / "forget-proofs.json"), 4)
     (tmp_path / "4.jpeg").write_bytes(files[4])
@@ -322,7 +323,7 @@ def chain(run):
     model = run.result.model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn(model, split, out=run.folder / "two", test=split, request=request, **FAST)
+        unlearn_on_record(model, split, out=run.folder / "two", test=split, request=request, **FAST)
     return read_record(run.folder / "two" / "record.json")
 
 
@@ -361,7 +362,7 @@ def test_drift_of_records_in_another_order_is_refused(run, chain):
 
 def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
     with pytest.raises(UsageError, match="ends with another model"):
-        unlearn(
+        unlearn_on_record(
             run.model,
             run.split,
             out=tmp_path / "x",
@@ -393,20 +394,20 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
     places = {"public": run.folder / "key.pub", "damaged": damaged}
     request_ = {name: places.get(value, value) for name, value in request_.items()}
     with pytest.raises(UsageError, match=message):
-        unlearn(run.model, run.split, out=tmp_path / "run", request=request_, compute=Compute("cpu"))
+        unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request_, compute=Compute("cpu"))
     assert [path.name for path in tmp_path.iterdir()] == ["damaged.json"]
 
 
 def test_a_request_is_about_samples(run, tmp_path):
     nothing = Split(run.data, [], range(20), allow_empty=True)
     with pytest.raises(UsageError, match="no forget samples, so there is nothing to answer a request with"):
-        unlearn(run.model, nothing, "ft", out=tmp_path / "run", request={"id": "9"}, compute=Compute("cpu"))
+        unlearn_on_record(run.model, nothing, "ft", out=tmp_path / "run", request={"id": "9"}, compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_needs_a_folder_and_a_signature_its_package(run, monkeypatch):
     with pytest.raises(UsageError, match="Give out="):
-        unlearn(run.model, run.split, request={"id": "x"}, compute=Compute("cpu"))
+        unlearn_on_record(run.model, run.split, request={"id": "x"}, compute=Compute("cpu"))
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(UsageError, match=r"unweave\[record\]"):
         load_public(run.folder / "key.pub")
@@ -419,17 +420,17 @@ def test_a_resumed_run_began_when_it_was_first_started(run, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Stage2, "step", lambda self, number: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            unlearn(run.model, run.split, out=tmp_path / "run", request=request, **FAST)
+            unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, **FAST)
     (tmp_path / "run.unfinished" / "begun").write_text("2001-02-03T04:05:06+00:00")
     with pytest.raises(UsageError, match="begun with another request"):
         unlearn(run.model, run.split, out=tmp_path / "run", resume=True, **FAST)
-    unlearn(run.model, run.split, out=tmp_path / "run", request=request, resume=True, **FAST)
+    unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, resume=True, **FAST)
     assert read_record(tmp_path / "run" / "record.json")["times"]["begun"] == "2001-02-03T04:05:06+00:00"
     assert not (tmp_path / "run" / "begun").exists()
 
 
 def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
-    unlearn(run.model, run.split, "ft", out=tmp_path / "run", request={"id": "x"}, compute=Compute("cpu"))
+    unlearn_on_record(run.model, run.split, "ft", out=tmp_path / "run", request={"id": "x"}, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     assert record["certificate"]["bound"] is None
     assert any("no upper bound" in limit for limit in record["stated_limits"])
@@ -437,7 +438,7 @@ def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
 
 
 def test_the_bound_of_the_method_unweave_holds(run, tmp_path):
-    unlearn(
+    unlearn_on_record(
         run.model, run.split, "unweave", out=tmp_path / "run", guard=None, request={"id": "x"}, compute=Compute("cpu")
     )
     certificate = read_record(tmp_path / "run" / "record.json")["certificate"]

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.engine import CheckpointFolder, Workbench, run_phases
@@ -74,7 +75,7 @@ def test_no_baseline_trains_on_what_was_forgotten(data, model, second, name):
     values = {"batch_size": 8} if name == "ssd" else {} if name == "original" else {"epochs": 1, "batch_size": 8}
     parts = [second.forget, second.adjacent, second.remote]
     guarded = Split(Forbidden(data, range(8)), *parts, forgotten=second.forgotten)
-    unlearn(model, guarded, name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
+    unlearn_with(model, guarded, name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # The two-stage method

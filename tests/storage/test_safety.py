@@ -21,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from unweave import Compute, Note, Request, Split, UsageError, load_weights, unlearn
 from unweave.lab.audit import load_subject
@@ -330,7 +331,9 @@ def test_nothing_here_needs_the_network(model, split, tmp_path, monkeypatch):
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    unlearn(model, split, "ga", out=tmp_path / "run", test=split, request=Request(id="x"), compute=Compute("cpu"))
+    unlearn_on_record(
+        model, split, "ga", out=tmp_path / "run", test=split, request=Request(id="x"), compute=Compute("cpu")
+    )
     record = read_record(tmp_path / "run" / "record.json")
     assert check_model(record, read_tensors(tmp_path / "run" / "model.safetensors")).holds
     task = find_benchmark("digits").load()

@@ -161,7 +161,7 @@ class _Run:
                 return self._result(history, begun, checks)
             scores = self._scores(folder)
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
-            result = self._result(history, begun, checks, scores=scores, folder=target)
+            result = self._result(history, begun, checks, measured=scores, folder=target)
             folder.finish(result.model, _files(result, stages))
         return result
 

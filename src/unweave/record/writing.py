@@ -88,6 +88,8 @@ def write(
     asked = Request.of(request)
     asked = asked if key is None else replace(asked, key=key)
     parts = _of_folder(Path(run), original, split, test) if isinstance(run, str | os.PathLike) else _of_result(run)
+    if "judged_on" in parts.config:
+        raise UsageError("A record is about the split that was unlearned with, and these scores are on another.")
     asked.check(parts.original, parts.split, parts.test)
     if (parts.folder / NAME).exists():
         raise UsageError(f"{parts.folder / NAME} exists: this run is on record already.")

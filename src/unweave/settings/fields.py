@@ -109,11 +109,11 @@ class Settings:
     def parse(cls, values: Mapping[str, Any]) -> Self:
         """Create settings from values that may be text, as on the command line and in files.
 
-        What a user gives (see `given`) is taken as it is; text cannot stand for it.
+        What a user gives (see `given`) is taken as it is.
         """
         types, others = _types(cls), cls.given_names()
         for name, value in values.items():
-            if name not in types and (name not in others or isinstance(value, str)):
+            if name not in types and name not in others:
                 raise unknown("setting", name, types)
         return cls(
             **{name: _from_text(name, value, types[name]) if name in types else value for name, value in values.items()}
