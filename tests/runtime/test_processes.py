@@ -116,7 +116,7 @@ def test_a_backend_that_is_missing_is_said_in_one_sentence(launched):
         raise RuntimeError("Distributed package doesn't have NCCL built in\nand more")
 
     launched.setattr("accelerate.PartialState", fail)
-    with pytest.raises(UsageError, match=r"The 2 processes .* have NCCL built in\. Take a backend"):
+    with pytest.raises(UsageError, match=r"The 2 processes .* have NCCL built in\. Use a backend"):
         pick_device(None)
 
 
