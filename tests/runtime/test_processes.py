@@ -25,7 +25,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """The folder with what so many processes made of every case, which they do once."""
+    """The folder with the results of every case in so many processes, which are computed once."""
     found = {}
 
     def of(count):
@@ -48,7 +48,7 @@ def start(count, folder):
 
 @pytest.fixture(scope="module")
 def alone():
-    """What one process makes of a case, found once."""
+    """The results of a case in one process, which are computed once."""
     found = {}
 
     def of(name):
