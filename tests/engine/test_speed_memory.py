@@ -146,7 +146,7 @@ def test_a_parameter_that_is_not_used_is_no_obstacle_in_pieces():
 def test_a_limit_is_for_cuda_and_reads_like_a_size():
     assert parse_bytes("2 GiB") == 2**31
     for wrong in ("much", "-1GB", "0"):
-        with pytest.raises(UsageError, match="no size of memory"):
+        with pytest.raises(UsageError, match="not a size of memory"):
             parse_bytes(wrong)
     with pytest.raises(UsageError, match="this run is on cpu"):
         unlearn(convolutional(), images(), compute=Compute("cpu", max_memory="1GB"))

@@ -1,4 +1,14 @@
-"""From a data set to a batch: the partition, samples, columns, labels, loading, padding, neighbours."""
+"""From a data set to batches: the partition, samples, columns, labels, loading, padding and neighbours.
+
+>>> import torch
+>>> inputs, labels = torch.arange(12.0).view(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])
+>>> partition = Partition((inputs, labels), forget=[0], adjacent=[1, 2], remote=[3, 4, 5])
+>>> rows = torch.as_tensor(partition["forget"])
+>>> labels_of((inputs[rows], labels[rows]))
+tensor([0])
+>>> nearest(inputs[:1], inputs[1:], k=1)  # squared distances, and positions
+(tensor([[8.]]), tensor([[0]]))
+"""
 
 from unweave.data.labels import (
     Data,
