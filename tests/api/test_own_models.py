@@ -92,7 +92,7 @@ def test_numbers_of_numpy_are_numbers(model, split):
 
 def test_earlier_splits_are_splits(model, split):
     with pytest.raises(UsageError, match="earlier must be made of splits"):
-        unlearn(model, split, "ft", earlier=["first"])
+        split.after("first")
 
 
 def test_a_function_as_reference_returns_a_result(model, split):
@@ -439,7 +439,7 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
     steps = []
     words = {"out": tmp_path / "run", "request": Request(id="r", content=content), "compute": Compute("cpu")}
     with pytest.raises(FileNotFoundError):
-        unlearn(model, split, "ft", callbacks=[StopWhen(lambda: bool(steps.append(1)))], **words)
+        unlearn_on_record(model, split, "ft", callbacks=[StopWhen(lambda: bool(steps.append(1)))], **words)
     assert not steps
     assert not list(tmp_path.iterdir())
 

@@ -24,7 +24,9 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
         "config.json",
         "history.jsonl",
         "model.safetensors",
+        "run.json",
         "scores.json",
+        "verdict.md",
     ]
     config = json.loads((out / "config.json").read_text())
     assert config["method"] == "two-stage"
@@ -223,7 +225,7 @@ def test_tied_weights_are_saved(split, tmp_path):
 
 
 def test_divergence_names_the_last_good_weights(model, split, tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.engine.checkpoints.Checkpoints.due", lambda self: True)
+    monkeypatch.setattr("unweave.engine.checkpoints.CheckpointFolder.due", lambda self: True)
     with pytest.raises(RunError, match=r"in step \d+ of ascend.* last good weights are in .*safetensors"):
         unlearn(model, split, method="ga", learning_rate=1e10, epochs=50, out=tmp_path / "run", compute=Compute("cpu"))
     kept = list((tmp_path / "run.unfinished" / "checkpoints").glob("*.safetensors"))

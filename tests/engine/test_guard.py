@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
 from unweave import (
@@ -82,9 +83,9 @@ def test_looking_changes_nothing(data, split, name):
     noisy = Split(Noisy(data), split.forget, split.adjacent, split.remote)
     model = lively()
     arguments = {**values_for(name), "method": name, "seed": 3, "initial": lambda: model, "compute": Compute("cpu")}
-    unguarded = unlearn(model, noisy, guard=None, **arguments)
+    unguarded = unlearn_with(model, noisy, guard=None, **arguments)
     torch.manual_seed(5)
-    guarded = unlearn(model, noisy, guard=NO_LIMIT, **arguments)
+    guarded = unlearn_with(model, noisy, guard=NO_LIMIT, **arguments)
     drawn = torch.rand(2)
     assert same(weights(guarded.model), weights(unguarded.model))
     assert guarded.history.rows == unguarded.history.rows

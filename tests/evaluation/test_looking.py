@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.tensors import same, weights
-from unweave import Compute, OwnLoss, Split, StopWhen, UsageError, evaluate, unlearn
+from unweave import Compute, Note, OwnLoss, Request, Split, StopWhen, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.data.padding import trimmed
 from unweave.engine import Workbench
@@ -161,31 +162,31 @@ def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
 
 def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data, tmp_path):
     from_floats = Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote)
-    other = Split(data, forget=range(4), adjacent=range(8, 20))
     common = {"out": tmp_path / "run", "method": "ga", "guard": None, "compute": Compute("cpu")}
     for words, arguments in {
         "one integer per sample": {"split": from_floats},
-        "about the split that was unlearned with": {"split": split, "judge": other, "request": {"id": "x"}},
-        "must hold what JSON can": {"split": split, "about": {"x": object()}},
-        "It needs an id": {"split": split, "request": {"text": "x"}},
-        "a Request, or a mapping": {"split": split, "request": "x"},
+        "must hold what JSON can": {"split": split, "callbacks": [Note(x=object())]},
+        "callbacks must be made of": {"split": split, "callbacks": ["watch"]},
         "seed is -1": {"split": split, "seed": -1},
         "a Split of the training data, not tuple": {"split": data},
         "Limits, a mapping": {"split": split, "guard": 0.02},
-        "One of torch's takes": {"split": split, "loss": nn.CrossEntropyLoss(reduction="none")},
-        "not float": {"split": split, "loss": lambda model, batch: 1.0},
-        "a list of the splits": {"split": split, "earlier": split},
+        "not float": {"split": split, "task": OwnLoss(lambda model, batch: 1.0)},
     }.items():
         with pytest.raises(UsageError, match=words):
             unlearn(model, **(common | arguments))
         assert list(tmp_path.iterdir()) == []
+    for words, request in {"It needs an id": {"text": "x"}, "a Request, or a mapping": "x"}.items():
+        with pytest.raises(UsageError, match=words):
+            Request.of(request)
+    with pytest.raises(UsageError, match="One of torch's takes"):
+        OwnLoss(nn.CrossEntropyLoss(reduction="none"))
     with pytest.raises(UsageError, match="reference must be a retrained"):
         evaluate(model, split, reference="x", device="cpu")
 
 
 def test_a_loss_of_ones_own_has_a_record_without_a_bound(model, split, tmp_path):
     common = {"guard": None, "target": 1.0, "epochs": 1, "request": {"id": "x"}, "compute": Compute("cpu")}
-    unlearn(model, split, "unweave", out=tmp_path / "run", task=OwnLoss(doubled), **common)
+    unlearn_on_record(model, split, "unweave", out=tmp_path / "run", task=OwnLoss(doubled), **common)
     certificate = json.loads((tmp_path / "run" / "record.json").read_text())["certificate"]
     assert certificate["bound"] is None
 

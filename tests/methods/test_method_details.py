@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.helpers.tensors import same, weights
+from unweave import Callback
 from unweave.engine import Workbench, run_phases
 from unweave.methods import Descent, DescentSettings, find_method
 from unweave.tasks import OwnLoss

@@ -106,7 +106,7 @@ def test_every_method_works_on_images_and_on_text_and_repeats_itself(name, kind)
     before = weights(model)
     first = copy.deepcopy(model)
     arguments = {**quick(name), "method": name, "seed": 7, "initial": lambda: first, "compute": Compute("cpu")}
-    runs = [unlearn(model, split, **arguments) for _ in range(2)]
+    runs = [unlearn_with(model, split, **arguments) for _ in range(2)]
     assert same(weights(runs[0].model), weights(runs[1].model)), "one seed, one result"
     assert same(before, weights(model)), "the model given is never changed"
     assert same(before, weights(runs[0].model)) == (name == "original")
@@ -166,9 +166,9 @@ def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split
         arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
         if any(subset == need or subset in need for need in method.needs):
             with pytest.raises(AssertionError, match="was read"):
-                unlearn(model, guarded, method=name, **arguments)
+                unlearn_with(model, guarded, method=name, **arguments)
         else:
-            unlearn(model, guarded, method=name, **arguments)
+            unlearn_with(model, guarded, method=name, **arguments)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].needs])
@@ -186,7 +186,7 @@ def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, spli
     kept = np.concatenate([split.adjacent, split.remote])
     alone = Split(data, split.forget, [], kept, allow_empty=True)
     arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
-    found = unlearn(model, alone, method=name, **arguments).model
+    found = unlearn_with(model, alone, method=name, **arguments).model
     assert any(not torch.equal(a, b) for a, b in zip(found.parameters(), model.parameters(), strict=True))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.calling import unlearn_on_record
 from tests.helpers.records import FAST, Run
-from unweave import Compute, Request, Split, UsageError, unlearn
+from unweave import Compute, Request, Split, UsageError
 from unweave.lab.benchmarks import Benchmark
 from unweave.record import check_chain, check_scores
 
@@ -91,14 +91,14 @@ def test_what_an_earlier_request_forgot_is_not_learned_again(run, tmp_path):
     request = Request(id="2031-18", previous=run.file)
     common = {"request": request, **FAST}
     with pytest.raises(UsageError, match=r"8 samples that request '2031-17' or one before it made the model forget"):
-        unlearn(run.result.model, second, out=tmp_path / "x", **common)
+        unlearn_on_record(run.result.model, second, out=tmp_path / "x", **common)
     with pytest.raises(UsageError, match=r"8 test samples of what request '2031-17' .* test=test.after"):
-        unlearn(run.result.model, second, out=tmp_path / "x", earlier=[run.split], test=second, **common)
+        unlearn_on_record(run.result.model, second.after(run.split), out=tmp_path / "x", test=second, **common)
     assert list(tmp_path.iterdir()) == []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tested = second.after(run.split)
-        unlearn(run.result.model, second, out=tmp_path / "x", earlier=[run.split], test=tested, **common)
+        unlearn_on_record(run.result.model, tested, out=tmp_path / "x", test=tested, **common)
     record = json.loads((tmp_path / "x" / "record.json").read_text())
     assert record["scores"]["test"]["forgotten"]["samples"] == 8
     assert [check.holds for check in check_chain(record, [run.record], run.public)] == [True]
@@ -106,7 +106,7 @@ def test_what_an_earlier_request_forgot_is_not_learned_again(run, tmp_path):
     fewer = Split(tuple(column[8:] for column in run.data), forget=range(32, 42), adjacent=range(42, 52))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn(run.result.model, fewer, out=tmp_path / "y", **common)
+        unlearn_on_record(run.result.model, fewer, out=tmp_path / "y", **common)
 
 
 @pytest.fixture

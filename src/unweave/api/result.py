@@ -34,7 +34,7 @@ class Result:
         original: The model that was given.
         split: The split that was unlearned with.
         test: The split of test data, if one was given.
-        task: What a sample is to the model.
+        task: What a sample is to the model; None if nothing of the data was looked at.
         begun: When the run began, in UTC.
     """
 
@@ -46,7 +46,7 @@ class Result:
     original: nn.Module
     split: Partition
     test: Partition | None
-    task: Task
+    task: Task | None
     begun: str
     folder: Path | None = None
     checks: tuple[Mapping[str, Any], ...] = ()

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from unweave.api.arguments import (
 from unweave.api.moved import refuse_moved
 from unweave.api.result import Result
 from unweave.api.split import Split
-from unweave.data import SUBSETS, Partition
+from unweave.data import RETAINED, SUBSETS, Partition
 from unweave.engine import (
     Callback,
     Checkpoints,
@@ -139,7 +140,7 @@ class _Run:
         given, bench = self.given, self.bench
         folder = self._open() if given.out is not None else None
         begun = folder.begun if folder else datetime.now(UTC).isoformat(timespec="seconds")
-        log.info("%s on %s, %s, %s", given.chosen.name, bench.split, bench.task, bench.device)
+        log.info("%s on %s, %s", given.chosen.name, bench.split, bench.device)
         phases = list(given.chosen.phases())
         target = folder.target if folder else None
         with left_in_order(folder):
@@ -191,7 +192,7 @@ class _Run:
             original=self.model,
             split=self.bench.split,
             test=self.test,
-            task=self.scoring.task,
+            task=self.scoring.task if self.given.chosen.needs or self.given.out is not None else None,
             begun=begun,
             checks=checks,
             compute=self.given.compute,
@@ -209,7 +210,7 @@ class _Run:
             "precision": bench.precision,
             "compile": given.compute.compile,
             "split": bench.split.hash,
-            **describe_task(bench.task),
+            **(describe_task(bench.task) if given.chosen.needs else {}),
             **({"model": fingerprint(self.model.state_dict())} if given.out is not None else {}),
             "limits": given.limits.to_dict() if given.limits else None,
             **given.chosen.on_record(),
@@ -236,7 +237,7 @@ def _workbench(
 ) -> Workbench:
     """Return a workbench with a copy of the model. Only samples that the method reads are looked at."""
     compute = given.compute
-    needed = {name for some in given.chosen.needs for name in ((some,) if isinstance(some, str) else some)}
+    needed = {name for some in given.chosen.needs or RETAINED for name in ((some,) if isinstance(some, str) else some)}
     return Workbench(
         model if compute.cuts_weights else copied(model).to(where),
         split,
@@ -262,9 +263,19 @@ class _Scoring:
         self.bench, self.original, self.test, self.look = bench, original, test, on.look
         self.split = on.split or split
         self.is_other = on.split is not None and (on.split != split or on.split.samples is not split.samples)
-        rows = split.rows(*split.names)
-        self.task = scoring_task(bench.task, bench.model, split.samples, rows, bench.device)
-        self.how: dict[str, Any] = {"device": bench.device, "precision": bench.precision, "task": self.task}
+
+    @cached_property
+    def task(self) -> Task:
+        """The task that scores are measured by."""
+        bench = self.bench
+        return scoring_task(
+            bench.task, bench.model, bench.split.samples, bench.split.rows(*bench.split.names), bench.device
+        )
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How models are looked at."""
+        return {"device": self.bench.device, "precision": self.bench.precision, "task": self.task}
 
     def try_on(self) -> None:
         """Raise a `UsageError` where the model cannot take the data."""

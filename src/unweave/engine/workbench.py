@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -105,7 +105,7 @@ class Workbench:
         _refuse_sparse(model)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
-        self.task = find_task(task, model, split.samples, split.rows(*(reads or split.names)), device)
+        self._task, self._reads = task, reads
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
         self.forward = Forward(
@@ -120,6 +120,12 @@ class Workbench:
         )
         self._sample: Tensor | None = None  # the outputs for one sample: what their shape is
         self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
+
+    @cached_property
+    def task(self) -> Task:
+        """What a sample is to the model. To find it, one of the samples that the method reads is looked at."""
+        rows = self.split.rows(*(self._reads or self.split.names))
+        return find_task(self._task, self.model, self.split.samples, rows, self.device)
 
     # Data
 

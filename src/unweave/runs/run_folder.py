@@ -92,7 +92,7 @@ class OutputFolder:
         try:
             self._configuration = json.dumps(config, indent=2) + "\n"
         except TypeError as error:
-            raise UsageError(f"about= must hold what JSON can: {error}") from error
+            raise UsageError(f"The configuration must hold what JSON can: {error}") from error
         self.work = unfinished(target)
         self.checkpoints = CheckpointFolder(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps

@@ -115,6 +115,8 @@ class Settings:
         for name, value in values.items():
             if name not in types and name not in others:
                 raise unknown("setting", name, types)
+            if name in others and isinstance(value, str):
+                raise UsageError(f"{name!r} cannot be given as text. Pass it in Python: {cls.__name__}({name}=...).")
         return cls(
             **{name: _from_text(name, value, types[name]) if name in types else value for name, value in values.items()}
         )
