@@ -1,9 +1,8 @@
 """One side of a comparison of step times: runs on the digits through the public API, timed at every forward pass.
 
 `bench.steps` starts this file by its path, once for each source tree. So it imports nothing from `bench`, and from the
-package only `unweave` and `find_benchmark`, whose module has moved. Each line on standard input asks for a round:
-``time`` or ``count``. The answer is one line of JSON. The work between two forward passes is the same in every round,
-so the times of one interval can be compared from round to round.
+package only `unweave` and `find_benchmark`, whose module has moved. The work between two forward passes is the same in
+every round, so the times of one interval can be compared from round to round.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class Rounds:
         self.digest = hashlib.blake2b(digest_size=16)
         self.counted = False
 
-    def take(self, *, counted: bool) -> dict[str, Any]:
+    def take(self, counted: bool) -> dict[str, Any]:
         """Run every part; return its intervals, the number of steps in them, and a digest of all resulting weights."""
         self.digest, self.counted = hashlib.blake2b(digest_size=16), counted
         parts = {
@@ -151,16 +150,20 @@ class Rounds:
         return {"count": 1, "intervals": intervals(stamps)}
 
 
-def main() -> None:
-    """Answer each line of standard input with a round. All other output goes to standard error."""
+def serve(take: Callable[[bool], dict[str, Any]]) -> None:
+    """Answer each line of standard input, ``time`` or ``count``, with a round. Other output goes to standard error.
+
+    Every side of a comparison runs on the same core.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     warnings.simplefilter("ignore", uw.RunWarning)
     torch.set_num_threads(1)
-    rounds = Rounds()
     for line in sys.stdin:
-        print(json.dumps(rounds.take(counted=line.strip() == "count")), file=answers, flush=True)
+        print(json.dumps(take(line.strip() == "count")), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(Rounds().take)

@@ -1,10 +1,10 @@
 """What the engine adds on a CPU: steps of the two-stage method by `unweave.unlearn` against the same written by hand.
 
-    python -m bench.overhead [--rounds 20] [--cases digits,cnn,transformer] [--within 0.10] [--out FOLDER]
+    python -m bench.overhead [--cases digits,cnn,transformer] [--rounds 10] [--pairs 3] [--within 0.10] [--out FOLDER]
 
 The yardstick (`bench.by_hand`) is plain torch and computes the same from the same batches, as a test shows. Both sides
-take turns in one process. As in `bench.steps`, a step takes the sum of the smallest times between its forward passes,
-of all rounds. Overhead is how much longer ours takes. Calls of functions in a step stand beside it.
+run on one core at the same time (`bench.sides`). The ratio is the median over rounds of our processor time to that of
+the yardstick; the overhead is the ratio less one.
 
 With ``--within 0.10`` the exit status is 1 if the overhead of a stage is more than 10%.
 """
@@ -14,19 +14,18 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench import by_hand, clocked, measure
-from bench.steps import Part
-from unweave import RunWarning, Split
+from bench import by_hand, clocked, measure, sides
+from bench.sides import Side
+from unweave import Split
 from unweave.engine import Workbench
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import find_method
@@ -166,69 +165,41 @@ def theirs(case: Case, stage: int) -> tuple[Run, int]:
     return lambda model: by_hand.stage2(model, case.data, two), steps
 
 
-def compare(case: Case, stage: int, *, rounds: int) -> dict[str, Any]:
-    """Return seconds and calls of a step on both sides, and the overhead of ours."""
-    run_by_hand, steps = theirs(case, stage)
-    sides = {"ours": ours(case, stage), "by_hand": run_by_hand}
-    parts = {name: Part(steps - 1) for name in sides}
-
-    def measured(name: str, *, counted: bool = False) -> Sequence[clocked.Interval]:
+def taken(name: str, side: str, counted: bool = False) -> dict[str, Any]:
+    """Run both stages of a case on one side; return the intervals of their steps and a digest of the case."""
+    case, parts = CASES[name](), {}
+    for stage in (1, 2):
+        run, steps = theirs(case, stage)
+        if side == "ours":
+            run = ours(case, stage)
         model = copy.deepcopy(case.model)
         model.register_forward_pre_hook(clocked.stamp)
-        _, stamps = clocked.timed(lambda: sides[name](model), counted=counted)
-        return clocked.in_steps(stamps, steps)
-
-    for name in sides:
-        measured(name)  # which does not count
-    for number in range(rounds):
-        for name in sides if number % 2 == 0 else reversed(sides):
-            parts[name].add(0, measured(name))
-    found: dict[str, Any] = {"steps": steps}
-    for name, part in parts.items():
-        part.calls = sum(calls for *_, calls in measured(name, counted=True)) / part.count
-        found[name] = {
-            "processor_seconds": part.seconds("processor"),
-            "wall_seconds": part.seconds("wall"),
-            "calls": part.calls,
-        }
-    for clock in ("processor", "wall"):
-        found[f"{clock}_overhead"] = parts["ours"].seconds(clock) / parts["by_hand"].seconds(clock) - 1
-    return found
+        _, stamps = clocked.timed(partial(run, model), counted=counted)
+        parts[f"{name}, stage {stage}"] = {"count": steps - 1, "intervals": clocked.in_steps(stamps, steps)}
+    return {"parts": parts, "digest": name}
 
 
 def main() -> None:
-    """Measure, print, write; fail if the overhead is too large."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20, help="rounds of each side")
+    """Measure, print, write; fail if the overhead is too large. With ``--side``, be one of the sides."""
+    parser = sides.options("What the engine adds to a step on a CPU.", file="overhead-cpu.json", rounds=10)
     parser.add_argument("--cases", default=",".join(CASES), help="names, joined by commas")
     parser.add_argument("--within", type=float, help="the largest overhead allowed, such as 0.10")
-    parser.add_argument("--out", type=Path, help="folder for overhead-cpu.json")
+    parser.add_argument("--side", choices=("ours", "by hand"), help=argparse.SUPPRESS)
     words = parser.parse_args()
-    warnings.simplefilter("ignore", RunWarning)
-    torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    if words.side:
+        clocked.serve(lambda counted: taken(words.cases, words.side, counted))
+        return
+    rows: dict[str, Any] = {}
     for name in words.cases.split(","):
-        case = CASES[name]()
-        size = sum(parameter.numel() for parameter in case.model.parameters())
-        found[name] = {"parameters": size}
-        for stage in (1, 2):
-            row = found[name][f"stage{stage}"] = compare(case, stage, rounds=words.rounds)
-            mine, hand = row["ours"], row["by_hand"]
-            print(
-                f"{name:<12}{size:>9,} parameters, stage {stage}: {1e3 * mine['processor_seconds']:.3f} ms, by hand "
-                f"{1e3 * hand['processor_seconds']:.3f} ms: overhead {row['processor_overhead']:.1%} (wall "
-                f"{row['wall_overhead']:.1%}); {mine['calls']:,.0f} calls, by hand {hand['calls']:,.0f}",
-                flush=True,
-            )
-    measure.write(words.out, "overhead-cpu", {"rounds": words.rounds, "cases": found}, CPU)
-    large = [
-        f"{name} stage {stage}"
-        for name, rows in found.items()
-        for stage in (1, 2)
-        if words.within is not None and rows[f"stage{stage}"]["processor_overhead"] > words.within
-    ]
-    if large:
-        sys.exit(f"The overhead is more than {words.within:.0%}: {', '.join(large)}.")
+        command = [sys.executable, "-m", "bench.overhead", "--cases", name, "--side"]
+        mine, hand = (Side([*command, side]) for side in ("ours", "by hand"))
+        sides.measure_sides([mine, hand], pairs=words.pairs, rounds=words.rounds)
+        found = sides.table(mine, hand)
+        sides.show(found, other="by hand")
+        rows |= found
+    measure.write(words.out, "overhead-cpu", {"rounds": words.rounds, "pairs": words.pairs, "parts": rows}, CPU)
+    if words.within is not None and (large := sides.slower(rows, than=1 + words.within)):
+        raise SystemExit(f"The overhead is more than {words.within:.0%}: {', '.join(large)}.")
 
 
 if __name__ == "__main__":
