@@ -30,13 +30,13 @@ class Demo:
     folder: Path
 
     def meaning(self) -> str:
-        """Say in two sentences what the numbers mean."""
+        """Explain the numbers in two sentences."""
         return meaning(self.scores)
 
 
 def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str], None]) -> Demo:
     """Run the demo and write its scores and its picture into a folder."""
-    require_package("matplotlib", "The demo's picture")  # which is drawn last
+    require_package("matplotlib", "The demo's picture")  # which is drawn at the end
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     scores: dict[str, list[dict[str, Any]]] = {}
@@ -57,7 +57,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
             )
         for name, title in METHODS.items():
             method = find_method(name)
-            settings = {**benchmark.settings_for(method, None), "limits": None}  # a collapse is to be seen
+            settings = {**benchmark.settings_for(method, None), "limits": None}  # show a collapse instead of stopping
             say(f"seed {seed}: {title}")
             result = unlearn(original, task.train, method, seed=seed, device=device, **settings)
             note(title, result.model)
@@ -76,7 +76,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
 
 
 def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
-    """Say in two sentences what the numbers mean."""
+    """Explain the numbers in two sentences."""
 
     def mean(name: str, subset: str) -> str:
         return f"{100 * np.mean([score['train'][subset]['accuracy'] for score in scores[name]]):.1f}%"
@@ -92,7 +92,7 @@ def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _write(folder: Path, scores: dict[str, Any], task: Task, panels: dict[str, nn.Module], device: str | None) -> None:
-    """Fill a folder beside the target, then put it in the target's place."""
+    """Write into a folder beside the target, then rename it to the target."""
     from unweave.lab.report import loss_distributions  # slow to import
 
     partial = folder.with_name(folder.name + ".partial")
