@@ -275,7 +275,7 @@ def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, 
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UsageError, match="cannot be a folder for shadow models: there is a file"):
+        with pytest.raises(UsageError, match="cannot be a folder for shadow models: a file is in the way"):
             audit(subject, shadows=4, folder=place)
 
 
@@ -308,7 +308,7 @@ def test_a_folder_holds_shadow_models_of_one_kind_only(tmp_path, other):
 def test_audit_without_shadows_says_so(split, model, data):
     subject = Subject(model=model, train=split, test=None)
     scores = audit(subject, shadows=8, resamples=20, device="cpu", relearn=RelearnSettings(steps=2))
-    assert "belongs to none" in scores.metric("mia_ulira_auc", "train", "forget").note
+    assert "belongs to no benchmark" in scores.metric("mia_ulira_auc", "train", "forget").note
     with pytest.raises(UsageError, match="--reference"):
         examine(subject, retrain=1, device="cpu")
 
@@ -351,7 +351,7 @@ def test_files_of_splits_are_over_the_data_of_a_function_of_the_users(tmp_path):
     assert sizes(split=file) == (3, None)  # the test split that there is goes with another training split
     assert sizes(test_split=file) == (10, 3)
     assert sizes(split=file, test_split=file) == (3, 3)
-    with pytest.raises(UsageError, match="my_subject returns none"):
+    with pytest.raises(UsageError, match=r"--test-split needs test data, but .*my_subject returns no test split"):
         load_subject(None, source="tests.evaluation.test_evaluation_digits:my_subject", test_split=file)
     with pytest.raises(UsageError, match="Give one of them"):
         load_subject(None, source=source, benchmark="digits")

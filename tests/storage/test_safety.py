@@ -283,7 +283,7 @@ def test_a_strangers_configuration_cannot_name_code_places_or_the_hub(run_folder
     monkeypatch.setattr("unweave.lab.audit.subject.find_benchmark", lambda *_, **__: pytest.fail("it was believed"))
     try:
         file.write_text(json.dumps(json.loads(kept) | {"options": {"model": value}}))
-        with pytest.raises(UsageError, match="If you trust it, say so yourself: --option model="):
+        with pytest.raises(UsageError, match="If you trust it, give it yourself: --option model="):
             load_subject(folder)
     finally:
         file.write_text(kept)

@@ -32,13 +32,13 @@ class Demo:
     folder: Path
 
     def meaning(self) -> str:
-        """Say in two sentences what the numbers mean."""
+        """Explain the numbers in two sentences."""
         return meaning(self.scores)
 
 
 def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str], None]) -> Demo:
     """Run the demo and write its scores and its picture into a folder."""
-    require_package("matplotlib", "The demo's picture")  # which is drawn last
+    require_package("matplotlib", "The demo's picture")  # which is drawn at the end
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     scores: dict[str, list[dict[str, Any]]] = {}
@@ -60,7 +60,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
         for name, title in METHODS.items():
             method = find_method(name)
             settings = dict(benchmark.settings_for(method, None))
-            how: dict[str, Any] = {"seed": seed, "compute": Compute(device), "guard": None}  # a collapse is to be seen
+            how: dict[str, Any] = {"seed": seed, "compute": Compute(device), "guard": None}  # show a collapse
             say(f"seed {seed}: {title}")
             result = unlearn(original, task.train, method, **how, **settings)
             note(title, result.model)
@@ -77,7 +77,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
 
 
 def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
-    """Say in two sentences what the numbers mean."""
+    """Explain the numbers in two sentences."""
 
     def mean(name: str, subset: str) -> str:
         return f"{100 * np.mean([score['train'][subset]['accuracy'] for score in scores[name]]):.1f}%"
@@ -93,7 +93,7 @@ def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _write(folder: Path, scores: dict[str, Any], task: Task, panels: dict[str, nn.Module], device: str | None) -> None:
-    """Fill a folder beside the target, then put it in the target's place."""
+    """Write into a folder beside the target, then rename it to the target."""
     from unweave.lab.report import loss_distributions  # slow to import
 
     partial = folder.with_name(folder.name + ".partial")

@@ -1,4 +1,4 @@
-"""Ask a saved model what evaluation asks, and attack it with shadow models."""
+"""Evaluate a saved model, and attack it with shadow models."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def examine(
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Scores:
-    """Evaluate a saved model; ``retrain`` trains that many references by the benchmark's recipe."""
+    """Evaluate a saved model. ``retrain`` is the number of references to train by the benchmark's recipe."""
     models = [load_weights(subject.same_architecture(), path) for path in references]
     for number in range(retrain):
         say(f"retraining reference {number + 1} of {retrain}")
-        # Other seeds than the model's own: a retrained model is another draw, not the same one.
+        # Not the seed of the model itself: a retrained model must be an independent draw.
         models.append(_retrained(subject, seed=1000 + number, device=device))
     return evaluate(
         subject.model,
@@ -65,7 +65,7 @@ def audit(
     say: Callable[[str], None] = lambda text: None,
     **more: Any,
 ) -> Scores:
-    """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
+    """Evaluate every question, and attack with ``shadows`` shadow models (0: none). ``more`` goes to `examine`."""
     note = obstacle(subject, shadows)
     if not note:
         check_shadows(subject, shadows, folder=folder, seed=seed)
