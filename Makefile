@@ -52,9 +52,9 @@ package: $(READY)
 picture: demo
 	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
 
-# The committed report and numbers of every named study on the digits. One thread, so that they come out the same.
+# The page of every published study, in docs/gallery, from the numbers in results; some minutes.
 gallery: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) tools/publish.py study digits --run digits all --seeds 3
+	OMP_NUM_THREADS=1 $(RUN) tools/gallery.py
 
 clean:
-	rm -rf $(VENV) dist unweave-demo study
+	rm -rf $(VENV) dist unweave-demo study docs/gallery/*/
