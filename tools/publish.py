@@ -1,16 +1,14 @@
-"""Put a study where it is committed: `python tools/publish.py STUDY NAME`, or `make gallery` for the digits.
+"""Put a study where its numbers are committed: `python tools/publish.py STUDY NAME`.
 
-The report, beside the paper's numbers, goes to docs/gallery/NAME with a photograph of its page (if chromium is there),
-the numbers and where they come from to results/NAME/all. `python tools/publish.py STUDY NAME/PART` puts a further study
-of the benchmark beside them, to docs/gallery/NAME-PART and results/NAME/PART. The study's own folder stays as it is, so
-that it can go on.
+The numbers and where they come from go to results/NAME/all, and the study's page is built from them in
+docs/gallery/NAME. `python tools/publish.py STUDY NAME/PART` puts a further study of the benchmark beside them, to
+results/NAME/PART and docs/gallery/NAME-PART. The study's own folder stays as it is, so that it can be resumed.
 
 `python tools/publish.py --compare STUDIES NAME/PART` puts a folder of studies there, one for each class to forget: the
 numbers to results/NAME/PART, what `unweave compare` makes of them to docs/gallery/NAME-PART.
 
 With `--add METHODS`, only the rows of these methods are taken, such as further seeds, beside those that are there
-already; a row with the same settings and seed is replaced. The page is then made from the numbers alone, and has no
-figures of single samples or steps.
+already; a row with the same settings and seed is replaced.
 
 `python tools/publish.py --tuning TUNING NAME` puts what `unweave tune` chose into the package, where it is the profile
 `tuned` of the benchmark, and every trial to results/NAME/tuned (or results/NAME/PART).
@@ -24,81 +22,45 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow
-from PIL import Image
 from pyarrow import compute
 from pyarrow import parquet as pq
 
+import gallery
+from places import RESULTS, TUNED
 from unweave.lab.report import read_results
 
-ROOT = Path(__file__).resolve().parents[1]
-GALLERY, RESULTS = ROOT / "docs" / "gallery", ROOT / "results"
-TUNED = ROOT / "src" / "unweave" / "lab" / "benchmarks" / "tuned"
 NUMBERS = ("results.parquet", "provenance.json", "study.json")
 RUN = ("method", "profile", "variant", "seed")  # what tells one run's rows from another's
-SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
-GREY = (231, 234, 237)
-
-
-def picture(page: Path, target: Path) -> None:
-    """Photograph the page at two widths, side by side. Needs chromium."""
-    images = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (width, height) in SHOTS.items():
-            file = Path(folder) / f"{name}.png"
-            words = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=4000"]
-            words += [f"--screenshot={file}", f"--window-size={width},{height}", page.resolve().as_uri()]
-            subprocess.run(words, check=True, capture_output=True)
-            images.append(Image.open(file).convert("RGB"))
-    gap = 20
-    whole = Image.new("RGB", (sum(image.width for image in images) + 3 * gap, SHOTS["desktop"][1]), GREY)
-    left = gap
-    for image in images:
-        whole.paste(image, (left, 0))
-        left += image.width + gap
-    small = whole.resize((whole.width * 5 // 8, whole.height * 5 // 8), Image.Resampling.LANCZOS)
-    small.quantize(256, method=Image.Quantize.FASTOCTREE).save(target, optimize=True)
 
 
 def publish(study: Path, name: str, *, added: Sequence[str] = ()) -> None:
-    """Report, copy, photograph."""
-    numbers, page = RESULTS / (name if "/" in name else f"{name}/all"), GALLERY / name.replace("/", "-")
-    with tempfile.TemporaryDirectory() as folder:
-        if added:
-            add_numbers(study, numbers, added)
-            study = shutil.copytree(numbers, Path(folder) / "study")
-        subprocess.run([sys.executable, "-m", "unweave", "report", str(study), "--against-paper"], check=True)
-        shutil.rmtree(page, ignore_errors=True)
-        shutil.copytree(study / "report", page, ignore=shutil.ignore_patterns("*.svg"))
-        if not added:
-            copy_numbers(study, numbers)
-    if shutil.which("chromium"):
-        picture(page / "index.html", page.with_name(f"{page.name}.png"))
+    """Put a study's numbers where they are committed, and build its page."""
+    name = name if "/" in name else f"{name}/all"
+    if added:
+        add_numbers(study, RESULTS / name, added)
+    else:
+        copy_numbers(study, RESULTS / name)
+    print(gallery.build(name, gallery.page_of(name)))
 
 
 def publish_comparison(studies: Path, name: str, *, added: Sequence[str] = ()) -> None:
-    """Copy, unless they are there already, and compare."""
+    """Put the numbers of several studies where they are committed, unless they are there already; compare them."""
     found = sorted(path.parent for path in studies.glob("*/study.json"))
     if not found:
         raise SystemExit(f"{studies} holds no studies.")
-    numbers, gallery = RESULTS / name, GALLERY / name.replace("/", "-")
+    numbers = RESULTS / name
     if added:
         for study in found:
             add_numbers(study, numbers / study.name, added)
-        found = sorted(path.parent for path in numbers.glob("*/study.json"))
     elif studies.resolve() != numbers.resolve():
         shutil.rmtree(numbers, ignore_errors=True)
         for study in found:
             copy_numbers(study, numbers / study.name)
-    shutil.rmtree(gallery, ignore_errors=True)
-    words = [str(numbers / study.name) for study in found]
-    subprocess.run([sys.executable, "-m", "unweave", "compare", *words, "--out", str(gallery)], check=True)
-    for file in [*gallery.glob("*.svg"), *gallery.glob("*.tex")]:
-        file.unlink()
+    print(gallery.build(name, gallery.page_of(name)))
 
 
 def add_numbers(study: Path, target: Path, methods: Sequence[str]) -> None:
@@ -181,7 +143,7 @@ def main() -> None:
     """Publish one study, having run it first if asked to, or several side by side."""
     parser = argparse.ArgumentParser(description="Put a study where it is committed.")
     parser.add_argument("study", type=Path, help="a folder that `unweave study` wrote; see --compare and --tuning")
-    parser.add_argument("name", help="of the folders in docs/gallery and results")
+    parser.add_argument("name", help="of the folder in results, and of the page")
     parser.add_argument("--compare", action="store_true", help="publish a folder of studies, side by side")
     parser.add_argument("--tuning", action="store_true", help="publish a folder that `unweave tune` wrote")
     parser.add_argument(

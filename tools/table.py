@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from unweave.lab.report import Group, label
+from places import PAPER_COSTS, RESULTS, TUNED
+from unweave.lab.report import Group, label, read_results
 from unweave.lab.report.printed import counterpart, printed_rows
+from unweave.lab.report.sections import sections
 from unweave.lab.tuning import erase_score
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "lab" / "benchmarks" / "tuned"
-GALLERY = ROOT / "docs" / "gallery"
-TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/lab/report/data/paper-costs.json"
+TIMES = RESULTS / "speed/h200/methods.json"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 BENCHMARKS = {
@@ -78,19 +77,19 @@ def table(name: str) -> str:
 
 
 def variants_table(name: str) -> str:
-    """Return the variants of two-stage as Markdown, of every named study that has some, from its published tables."""
+    """Return the variants of two-stage as Markdown, of every named study that has some and is in the paper."""
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
-    for file in sorted((GALLERY / name / "tables").glob("study-*-paper.csv")):
-        beside = pd.read_csv(file, keep_default_na=False)
-        counts = pd.read_csv(file.with_name(file.name.replace("paper", "accuracy")), keep_default_na=False)
-        if (counts.variant == "").all():
+    results = read_results(RESULTS / name / "all")
+    for study in sorted(sections(results, against_paper=True), key=lambda study: study.name):
+        beside = next((grid for grid in study.grids if grid.name.endswith("-paper")), None)
+        rows = [group for group in study.labels if group.method != "original"]
+        if beside is None or not any(group.variant for group in rows):
             continue
-        for row in counts[counts.method != "original"].itertuples():
-            ours = beside[(beside.method == row.method) & (beside.variant == row.variant)]
-            of = {(one["split"], one["subset"]): one for one in ours.to_dict("records")}
-            study = file.name.removeprefix("study-").removesuffix("-paper.csv")
-            words = f"{study}: {row.method}{f', {row.variant}' if row.variant else ''}"
-            lines.append(f"| {words} | {row.seeds} | {' | '.join(_beside(of[cell]) for cell in CELLS)} |")
+        of = {(one["method"], one["variant"], one["split"], one["subset"]): one for one in beside.records}
+        for group in rows:
+            words = f"{study.name}: {group.method}{f', {group.variant}' if group.variant else ''}"
+            cells = [_beside(of[group.method, group.variant, *cell]) for cell in CELLS]
+            lines.append(f"| {words} | {len(results.seeds_of(group))} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -111,10 +110,10 @@ def _place(row: Group) -> tuple[int, Group]:
     return (ORDER.index(row.method) if row.method in ORDER else len(ORDER), row)
 
 
-def _beside(of: dict[str, str]) -> str:
+def _beside(of: dict[str, float | None]) -> str:
     mean, deviation, paper = (of[key] for key in ("ours_mean", "ours_std", "paper_mean"))
-    ours = f"{100 * float(mean):.1f}" + (f"±{100 * float(deviation):.1f}" if deviation != "" else "")
-    return ours + (f" ({100 * float(paper):.1f})" if paper != "" else "")
+    ours = f"{100 * mean:.1f}" + ("" if deviation is None else f"±{100 * deviation:.1f}")
+    return ours + ("" if paper is None else f" ({100 * paper:.1f})")
 
 
 def tuned_table(name: str) -> str:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import trials
 
+import trials
 from unweave import RunError, RunWarning
 from unweave.data import SUBSETS
 from unweave.storage import provenance
