@@ -8,19 +8,8 @@ from typing import Annotated
 
 import typer
 
-from unweave.cli.app import (
-    AsJson,
-    DataFolder,
-    Device,
-    Options,
-    Small,
-    SplitFile,
-    TestSplitFile,
-    app,
-    chosen_options,
-    out_console,
-    say,
-)
+from unweave.cli.app import app, out_console, say
+from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
 from unweave.evaluation import QUESTIONS, Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="A safetensors file, or the folder of a run.")]

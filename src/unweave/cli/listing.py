@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, app, listing, out_console
+from unweave.cli.app import app, listing, out_console
+from unweave.cli.options import AsJson
 from unweave.lab.benchmarks import BENCHMARKS, find_benchmark
 from unweave.methods import all_methods, find_method
 

@@ -1,4 +1,4 @@
-"""`unweave study`, `unweave studies` and `unweave report`: many runs, one page."""
+"""`unweave study` and `unweave studies`: many runs in one folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import (
+from unweave.cli.app import app, err_console, listing, out_console, say, stop
+from unweave.cli.options import (
     AsJson,
     BenchmarkName,
     Compile,
@@ -20,29 +21,14 @@ from unweave.cli.app import (
     Small,
     Track,
     Tuned,
-    app,
+    Workers,
     chosen_options,
-    err_console,
-    listing,
-    out_console,
     pairs,
-    say,
-    stop,
     words,
 )
 from unweave.errors import RunError, UsageError
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
-from unweave.lab.report import (
-    Group,
-    Results,
-    accuracy_table,
-    compare,
-    grid_table,
-    grids,
-    label,
-    read_results,
-    write_report,
-)
+from unweave.lab.report import Group, Results, accuracy_table, label
 from unweave.lab.study import (
     PRESETS,
     Cell,
@@ -59,54 +45,61 @@ from unweave.lab.study import (
     run_workers,
 )
 
-WIDEST = 10_000  # columns of a terminal, to measure a table without its bounds
+NamedStudy = Annotated[
+    str | None,
+    typer.Argument(metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."),
+]
+StudyFolder = Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")]
+MethodNames = Annotated[
+    str | None,
+    typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first of them, where others are run elsewhere.")]
+Profiles = Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")]
+Grid = Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")]
+Adjacency = Annotated[
+    str,
+    typer.Option(
+        help="By classes, neighbours, remote-to-adjacent:SHARE, adjacent-to-remote:SHARE; several: with commas."
+    ),
+]
+WatchStudy = Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
+]
+KeepModels = Annotated[
+    str,
+    typer.Option(
+        help="Whose weights stay once they are compared: all, originals (and retrained models: cells that are "
+        "added later are compared with them), or none."
+    ),
+]
+OriginalsOf = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Another study's folder: its originals are taken, instead of trained anew."),
+]
 
 
 @app.command()
 def study(
     benchmark: BenchmarkName,
-    out: Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")],
-    named: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first of them, where others are run elsewhere.")] = 0,
-    profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
+    out: StudyFolder,
+    named: NamedStudy = None,
+    methods: MethodNames = None,
+    seeds: Seeds = 3,
+    first_seed: FirstSeed = 0,
+    profiles: Profiles = "",
     tuned: Tuned = None,
-    grid: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")
-    ] = None,
-    adjacency: Annotated[
-        str,
-        typer.Option(
-            help="By classes, neighbours, remote-to-adjacent:SHARE, adjacent-to-remote:SHARE; several: with commas."
-        ),
-    ] = "classes",
-    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")] = False,
+    grid: Grid = None,
+    adjacency: Adjacency = "classes",
+    watch: WatchStudy = False,
     track: Track = "",
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
-    ] = None,
-    keep_models: Annotated[
-        str,
-        typer.Option(
-            help="Whose weights stay once they are compared: all, originals (and retrained models: cells that are "
-            "added later are compared with them), or none."
-        ),
-    ] = "all",
-    originals: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Another study's folder: its originals are taken, instead of trained anew."),
-    ] = None,
+    workers: Workers = 1,
+    time_limit: TimeLimit = None,
+    keep_models: KeepModels = "all",
+    originals: OriginalsOf = None,
     data: DataFolder = None,
     options: Options = None,
     small: Small = False,
@@ -120,11 +113,8 @@ def study(
     Several studies may share a folder: cells that they have in common are run once.
     """
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
-    if tuned is not None and (profile := profile_of_folder(tuned)) not in words(profiles):
-        raise UsageError(
-            f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
-            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
-        )
+    if tuned is not None:
+        _require_profile(tuned, profiles)
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
     cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
@@ -147,6 +137,15 @@ def study(
     except KeyboardInterrupt:
         stop("Stopped. What is done is kept; the same command goes on.")
     _show(store, cells, as_json=as_json)
+
+
+def _require_profile(tuned: Path, profiles: str) -> None:
+    """Refuse a folder of tuned settings that no profile asked for would take."""
+    if (profile := profile_of_folder(tuned)) not in words(profiles):
+        raise UsageError(
+            f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
+            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
+        )
 
 
 def _axes(texts: list[str]) -> dict[str, list[str]]:
@@ -225,54 +224,3 @@ def studies(as_json: AsJson = False) -> None:
         return
     every = ("all", "All of these in one folder, each cell once.")
     out_console.print(listing([*((preset.name, preset.summary) for preset in PRESETS.values()), every]))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `unweave study` wrote.")],
-    against_paper: Annotated[
-        bool, typer.Option("--against-paper", help="Put the paper's printed numbers beside ours.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables, figures and one self-contained page of a study into DIR/report."""
-    done = write_report(folder, against_paper=against_paper)
-    for failure in done.failures:
-        err_console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
-    if as_json:
-        typer.echo(json.dumps({"page": str(done.page), "verdict": done.verdict, "failed": list(done.failures)}))
-        return
-    out_console.print(done.verdict, highlight=False, markup=False)
-    out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
-
-
-@app.command("compare")
-def compare_studies(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders that `unweave study` wrote.")],
-    baseline: Annotated[str, typer.Option(help="The method that others are compared with.")] = "two-stage",
-    variants: Annotated[bool, typer.Option("--variants", help="Also variants, such as another goal.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for the tables (Markdown, LaTeX, CSV) and figures.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare methods over several studies, such as one for each class to forget: intervals and paired tests."""
-    studies = [read_results(folder) for folder in folders]
-    found = compare(studies, baseline=baseline, variants=variants)
-    tables = grids(found)
-    if out is not None:
-        from unweave.lab.report import write_comparison  # slow to import
-
-        write_comparison(found, studies, out)
-    if as_json:
-        typer.echo(json.dumps({"studies": found.studies, **{grid.name: grid.records for grid in tables}}))
-        return
-    for grid in tables:
-        table = grid_table(grid)
-        needed = out_console.measure(table, options=out_console.options.update(max_width=WIDEST)).minimum
-        if needed > out_console.width:  # a number must not be cut
-            table.width = needed
-        out_console.print(table, crop=False)
-        out_console.print()
-    if out is not None:
-        out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)

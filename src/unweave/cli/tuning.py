@@ -12,7 +12,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from unweave.cli.app import (
+from unweave.cli.app import app, out_console, say, stop
+from unweave.cli.options import (
     AsJson,
     BenchmarkName,
     Compile,
@@ -21,11 +22,8 @@ from unweave.cli.app import (
     Options,
     Precision,
     Small,
-    app,
+    Workers,
     chosen_options,
-    out_console,
-    say,
-    stop,
     words,
 )
 from unweave.data import SUBSETS
@@ -46,7 +44,7 @@ def tune(
     ] = "erase",
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is held out, of training and of the search.")] = SEED,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
+    workers: Workers = 1,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Begin no trial after this time; training is left, too."),

@@ -1,0 +1,182 @@
+"""`unweave record verify`: check a record against itself, its chain, its folder, the data and the scores."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from torch import Tensor
+
+from unweave.api import Split
+from unweave.cli.auditing import OfBenchmark, Original, Source
+from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
+from unweave.cli.records import ProofsFile, RecordFile, file_of, read_any, record_app
+from unweave.errors import RunError, UsageError
+from unweave.evaluation import Scores, evaluate, target_of
+from unweave.lab.benchmarks import find_benchmark
+from unweave.record import (
+    PROOFS_FILE,
+    Check,
+    check_beside,
+    check_chain,
+    check_content,
+    check_forget,
+    check_model,
+    check_original,
+    check_scores,
+    check_signature,
+    check_split,
+    load_public,
+    printable,
+    read_proofs,
+)
+from unweave.runs import WEIGHTS, load_weights
+from unweave.storage import read_tensors
+
+if TYPE_CHECKING:
+    from unweave.lab.audit import Subject
+
+PublicKey = Annotated[Path | None, typer.Option(help="Whose signature it must have (PEM).")]
+Previous = Annotated[
+    list[Path] | None, typer.Option(help="The record before it, then the one before that; repeatable.")
+]
+ModelAfter = Annotated[
+    Path | None,
+    typer.Option(help="The model after: safetensors, or the folder of a run. Default: beside the record."),
+]
+Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare.")]
+
+
+@record_app.command()
+def verify(
+    file: RecordFile,
+    public_key: PublicKey = None,
+    previous: Previous = None,
+    model: ModelAfter = None,
+    original: Original = None,
+    benchmark: OfBenchmark = None,
+    split: SplitFile = None,
+    test_split: TestSplitFile = None,
+    source: Source = None,
+    data: DataFolder = None,
+    options: Options = None,
+    small: Small = False,
+    proofs: ProofsFile = None,
+    recompute: Recompute = False,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a record: content, signature, chain; given them, the model, the data, the scores. Ends with 1 if not.
+
+    Of a folder, the weights and files beside the record are checked too.
+    """
+    record, folder = read_any(file), file_of(file).parent
+    key = load_public(public_key) if public_key else None
+    checks = [check_content(record), check_signature(record, key)]
+    checks += check_chain(record, [read_any(path) for path in previous or []], key)
+    if recompute and model is None:
+        model = _folder_with_weights(folder)
+    checks += _check_files(record, folder, model=model, original=original)
+    private, chosen = proofs or folder / PROOFS_FILE, chosen_options(options, small)
+    if benchmark and not (model or source):
+        train = _train_split(benchmark, folder, split=split, data=data, options=chosen)
+        checks += _check_data(record, train, private)
+    elif benchmark or source or recompute:
+        from unweave.lab.audit import load_subject
+
+        where: dict[str, Any] = {"benchmark": benchmark, "data": data, "options": chosen, "source": source}
+        try:
+            subject = load_subject(model, split=split, test_split=test_split, **where)
+        except UsageError:
+            _print_checks(checks, as_json)  # what was found so far, which may be why
+            raise
+        checks += _check_data(record, subject.train, private)
+        if recompute:
+            checks.append(check_scores(record, _scores_again(record, subject, original, device)))
+    _print_checks(checks, as_json)
+
+
+def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, original: Path | None) -> list[Check]:
+    """Check the weights after and, given them, before, and what the run wrote beside its record."""
+    found = []
+    if weights_at := model or (folder if (folder / WEIGHTS).exists() else None):
+        found.append(_check_weights("model after", weights_at, lambda weights: check_model(record, weights)))
+    else:
+        found.append(Check("model after", None, f"not checked: there is no {WEIGHTS} beside the record (--model)"))
+    found += check_beside(record, folder)
+    if original:
+        found.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
+    return found
+
+
+def _train_split(
+    benchmark: str, folder: Path, *, split: Path | None, data: str | None, options: dict[str, Any]
+) -> Split:
+    """Return the training split, which needs no model."""
+    from unweave.lab.audit import load_splits
+
+    known = find_benchmark(benchmark, data=data, options=options)
+    train, _ = load_splits(known, folder, split=split, asked=options)
+    return train
+
+
+def _folder_with_weights(folder: Path) -> Path:
+    if not (folder / WEIGHTS).exists():
+        raise UsageError(f"--recompute needs the model after, and {folder} has no {WEIGHTS}. Give it with --model.")
+    return folder
+
+
+def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
+    """Compute the scores in the precision in which they were computed for the record."""
+    used, settings = (record["configuration"].get(name) for name in ("precision", "settings"))
+    between = subject.before_stage2
+    if between is not None and isinstance(settings, dict):  # those of the record: config.json is signed by nobody
+        known = {name: settings[name] for name in ("alpha", "mean_sign") if isinstance(settings.get(name), int | float)}
+        between = replace(between, **known)
+    return evaluate(
+        subject.model,
+        subject.train,
+        subject.test,
+        original=load_weights(copy.deepcopy(subject.model), original) if original else None,
+        before_stage2=between,
+        target=target_of(record["configuration"]),
+        device=device,
+        precision=used if used in ("float32", "bfloat16") else "auto",
+    )
+
+
+def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
+    """Check the split and the forget samples, which only the holder of the private salts can."""
+    if not proofs.exists():
+        return [Check(name, None, f"needs {PROOFS_FILE} (--proofs)") for name in ("split", "forget samples")]
+    private = read_proofs(proofs)
+    found = [check_split(record, train, private)]
+    if record["forget"]["content"] != "tensors":
+        return [*found, Check("forget samples", None, "their content is not that of tensors: check it in Python")]
+    return [*found, check_forget(record, train, private)]
+
+
+def _check_weights(name: str, path: Path, check: Callable[[Mapping[str, Tensor]], Check]) -> Check:
+    """Check weights; a file that cannot even be read is not the one of the record."""
+    try:
+        return check(read_tensors(path / WEIGHTS if path.is_dir() else path))
+    except UsageError as error:
+        return Check(name, False, str(error))
+
+
+def _print_checks(checks: list[Check], as_json: bool) -> None:
+    broken = [check for check in checks if check.holds is False]
+    marks = {True: "ok  ", False: "FAIL", None: "–   "}
+    if as_json:
+        rows = [{"name": check.name, "holds": check.holds, "words": check.words} for check in checks]
+        typer.echo(json.dumps({"holds": not broken, "checks": rows}))
+    else:
+        for check in checks:
+            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
+    if broken:
+        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words.rstrip('.')}."))
