@@ -88,7 +88,7 @@ def test_the_tests_mirror_the_package():
     folders = {
         folder.relative_to(ROOT / "tests").as_posix()
         for folder in (ROOT / "tests").rglob("*")
-        if folder.is_dir() and folder.name != "__pycache__"
+        if any(folder.glob("*.py"))
     }
     assert folders - rooms - {"helpers", "published", "bench"} == set()
 

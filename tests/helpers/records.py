@@ -1,17 +1,23 @@
-"""A signed run on record, with everything that went into it."""
+"""Signed runs on record, with everything that went into them: one made now, and one that older code wrote."""
 
 from __future__ import annotations
 
 import warnings
 
+import safetensors.torch
 import torch
 from torch import nn
 
 from tests.helpers.calling import unlearn_on_record
-from unweave import Compute, Request, Split
+from tests.helpers.places import ROOT
+from unweave import Compute, Request, Split, evaluate
 from unweave.record import generate, load_public, read_proofs, read_record
+from unweave.evaluation import between_stages
+from unweave.runs import load_weights
 
 FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
+OLD = ROOT / "tests" / "record" / "data" / "version-1"  # see tests/record/test_old_record.py
+OLD_RUN = OLD / "run"
 
 
 def make_data():
@@ -46,3 +52,21 @@ class Run:
         self.file = folder / "one" / "record.json"
         self.record = read_record(self.file)
         self.proofs = read_proofs(folder / "one" / "forget-proofs.json")
+
+
+class OldRun:
+    """An old run: its record, its proofs, its data and its models."""
+
+    def __init__(self):
+        tensors = safetensors.torch.load_file(OLD / "data.safetensors")
+        self.data = tensors["inputs"], tensors["labels"]
+        self.split = Split.load(OLD_RUN / "split.json", self.data)
+        self.test = Split.load(OLD_RUN / "test-split.json", self.data)
+        self.record, self.proofs = read_record(OLD_RUN / "record.json"), read_proofs(OLD_RUN / "forget-proofs.json")
+        self.public = load_public(OLD / "key.pub")
+        self.original = load_weights(make_model(), OLD / "original.safetensors").eval()
+        self.model = load_weights(make_model(), OLD_RUN).eval()
+
+    def scores(self):
+        between = between_stages(OLD_RUN, make_model(), self.record["configuration"]["settings"])
+        return evaluate(self.model, self.split, self.test, original=self.original, before_stage2=between, device="cpu")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from unweave.evaluation import Metric, Scores
-from unweave.record.verify import Check
+from unweave.record.verify import Check, some
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
 
@@ -15,20 +15,30 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device 
 def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float | None = None) -> Check:
     """Check that numbers computed again are those of the record, and name the one that is furthest off.
 
-    One that the record lacks is off, too. What was not computed again, such as the values before where the original was
+    One that the record lacks is off, too; but where its scores have an older schema, the number is named and not
+    compared. What was not computed again, such as the values before where the original was
     not given, is not compared. The ``tolerance`` is by default that of the precision in which they were computed.
     """
     if tolerance is None:
         tolerance = TOLERANCE.get(str(record["scores"].get("precision")), TOLERANCE["float32"])
     found = list(_again(record, scores))
+    missing = [name for name, known, _ in found if known is None] if _is_older(record, scores) else []
+    compared = [(name, _number(known), now) for name, known, now in found if name not in missing]
     off = [
         (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
-        for name, known, now in ((name, _number(known), now) for name, known, now in found)
+        for name, known, now in compared
         if known is None or not math.isclose(known, now, rel_tol=tolerance, abs_tol=tolerance)
     ]
     if off:
-        return Check("scores", False, f"{len(off)} of {len(found)} differ; furthest: {max(off)[1]}")
-    return Check("scores", True, f"all {len(found)} that were computed again agree within {tolerance:g}")
+        return Check("scores", False, f"{len(off)} of {len(compared)} differ; furthest: {max(off)[1]}")
+    words = f"all {len(compared)} that were computed again agree within {tolerance:g}"
+    return Check("scores", True, words + (f"; this older record does not hold {some(missing)}" if missing else ""))
+
+
+def _is_older(record: Mapping[str, Any], scores: Scores) -> bool:
+    """Tell whether the record's scores were written when fewer numbers were known."""
+    schema = record["scores"].get("schema")
+    return isinstance(schema, int) and schema < scores.to_dict()["schema"]
 
 
 def _number(known: Any) -> float | None:

@@ -92,7 +92,7 @@ def check_model(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Che
     if digest_of(digests) == record["model"]["after"]:
         return Check("model after", True, f"matches {record['model']['after'][:16]}…")
     other = sorted(name for name in {*digests, *known} if digests.get(name) != known.get(name))
-    return Check("model after", False, f"is another: {_some(other)} differ" if other else "is another")
+    return Check("model after", False, f"is another: {some(other)} differ" if other else "is another")
 
 
 def check_original(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Check:
@@ -134,7 +134,7 @@ def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
         content = plain(read_json(folder / name))
         there = content if isinstance(content, dict) else {}
         other = sorted(key for key, entry in section.items() if there.get(key) != entry)
-        found.append(Check(name, not other, f"says otherwise: {_some(other)}" if other else "says the same"))
+        found.append(Check(name, not other, f"says otherwise: {some(other)}" if other else "says the same"))
     return found
 
 
@@ -145,6 +145,7 @@ def _is_hex(text: str) -> bool:
         return False
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
