@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bench.workloads import METHOD, Workload
+from bench.workloads import Workload
 from unweave.engine import History, Phase, Workbench, derive_seed
 from unweave.engine.compiling import Compile
 from unweave.evaluation import observe
@@ -87,9 +87,9 @@ def phase_of(
     """Return a stage of our two-stage method, or our own method's only one, ready for its first step."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
     if stage == "constrained":
-        (phase,) = OWN.phases(OWN.configure({}))
+        (phase,) = OWN.configure({}).phases()
     else:
-        phase = list(METHOD.phases(workload.settings))[stage - 1]
+        phase = list(workload.settings.phases())[stage - 1]
     phase.prepare(bench)
     phase.begin()
     return bench, phase

@@ -32,12 +32,14 @@ STILL = 1e-12  # as a step size
 NAMES = tuple(name for name in METHODS if name != "original")
 
 
-def measure_method(method: Method, workload: Workload, device: torch.device, *, compile: Compile) -> dict[str, Any]:
+def measure_method(
+    method: type[Method], workload: Workload, device: torch.device, *, compile: Compile
+) -> dict[str, Any]:
     """Return what a run of a method takes, and from how many of its steps that was found."""
     configured = workload.configured(method)
     still = {name: STILL for name in configured.to_dict() if name.endswith("learning_rate")}
-    phases = list(method.phases(method.configure(configured.to_dict(), still)))
-    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile, initial=workload.ours)
+    phases = method.configure(configured.to_dict(), still).with_given(initial=workload.ours).phases()
+    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     found = {phase.name: _measure_phase(bench, phase, device) for phase in phases}
@@ -116,7 +118,7 @@ def main() -> None:
             measure.write(words.out, "methods", {"workload": workload.note, "compile": found}, device)
 
 
-def _measured(method: Method, workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
+def _measured(method: type[Method], workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
     """Measure a method; where all is compiled, a second time, with the code at hand, and say how long that took."""
     begun = time.perf_counter()
     row = measure_method(method, workload, device, compile=way)

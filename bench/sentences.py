@@ -63,7 +63,7 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
     method = find_method("two-stage")
     bench = Workbench(model, split, device=CPU)
     works: dict[str, Callable[[], Any]] = {}
-    for phase in method.phases(method.configure(SETTINGS)):
+    for phase in method.configure(SETTINGS).phases():
         phase.prepare(bench)
         phase.begin()
         works[phase.name] = partial(measure.take_steps, bench, phase, 1)

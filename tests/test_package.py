@@ -52,7 +52,7 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     (block,) = python_blocks(ROOT / "CONTRIBUTING.md")
     space: dict = {}
     exec(compile(block, "CONTRIBUTING.md", "exec"), space)
-    losses = unweave.unlearn(model, split, method=space["ASCEND"], device="cpu").history.column("forget_loss")
+    losses = unweave.unlearn(model, split, method=space["Ascend"](rate=0.1), device="cpu").history.column("forget_loss")
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
 

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from unweave import Result, Split, UsageError, evaluate, unlearn
 from unweave.data import SUBSETS, Data
-from unweave.engine import Workbench
+from unweave.engine import Phase, Workbench
 from unweave.evaluation import predict
 from unweave.lab.benchmarks import Benchmark, Task, find_benchmark
 from unweave.maths import Gradient, remove_span, squared_wasserstein
 from unweave.methods import Method, find_method
 from unweave.methods.unseen import reference_losses
-from unweave.methods.unweave import UNWEAVE, Constrained
+from unweave.methods.unweave import Constrained, Unweave
 from unweave.runs import load_weights
 from unweave.tasks import cross_entropy
 
@@ -55,6 +55,14 @@ class TwoDirections(Constrained):
         return distance, uphill
 
 
+class UnweaveInTwoDirections(Unweave):
+    """Our own method with this phase."""
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [TwoDirections(self)]
+
+
 class Experiment:
     """A benchmark with one seed: its original, and ways to unlearn from it."""
 
@@ -70,7 +78,7 @@ class Experiment:
 
     def run(
         self,
-        method: str | Method = "unweave",
+        method: str | type[Method] = "unweave",
         *,
         split: Callable[[Split], Split] = lambda split: split,
         model: nn.Module | None = None,
@@ -128,7 +136,6 @@ def with_views(split: Split, views: Sequence[Callable[[Tensor], Tensor]]) -> Spl
 
 def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
     """Return what is tried at the goal erase."""
-    both = dataclasses.replace(UNWEAVE, phases=lambda settings: [TwoDirections(settings)])
 
     def after_stage1(**values: Any) -> Any:
         first = e.run("two-stage", stage2_epochs=0)
@@ -148,7 +155,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
         "stage 1, then W2 to the losses after it, restored": after_stage1,
         "unweave": e.run,
         "unweave, losses instead of log-odds": lambda: e.run(loss=plain_losses),
-        "unweave, two directions": lambda: e.run(both),
+        "unweave, two directions": lambda: e.run(UnweaveInTwoDirections),
         "unweave, shifted forget images too": lambda: e.run(split=shifted),
     }
     axes = {
@@ -313,8 +320,8 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
     brief = cache(lambda epochs: e.retrain(e.seed + 200, epochs))
 
     def aim(guess: Any, *, cost: int = 0, **values: Any) -> Row:
-        bench = Workbench(e.original, train, device=CPU, reference=guess)
-        losses = reference_losses(bench, bench.batches("forget", size=512))
+        bench = Workbench(e.original, train, device=CPU)
+        losses = reference_losses(guess, bench, bench.batches("forget", size=512))
         row = e.scores(e.run(goal="retrain", reference=guess, **values), retrained=retrained())
         apart = [squared_wasserstein(losses, e.losses(model, train, "forget")).sqrt() for model in retrained()]
         return row | {"guess_w2": float(torch.stack(apart).mean()), "gradients": row["gradients"] + cost}

@@ -25,7 +25,6 @@ from unweave.lab.audit import load_subject
 from unweave.methods import Method
 from unweave.record import Request
 from unweave.runs import load_weights
-from unweave.settings import Settings
 
 PARTS = {"forget": range(8), "adjacent": range(8, 20), "remote": range(20, 60)}
 
@@ -451,10 +450,20 @@ class Push(Phase):
         return {"forget_loss": loss.detach()}
 
 
+def made(called, make_phases):
+    class Own(Method):
+        name = called
+
+        def phases(self):
+            return make_phases()
+
+    return Own
+
+
 def test_a_resumed_run_gives_the_same_advice(model, split, tmp_path):
     """What was forgotten comes back: the run is told to do less of it, also where it was stopped in between."""
-    phases = lambda settings: [Push("forget", 0.2), Push("learn again", -1.0)]  # noqa: E731
-    method = Method(name="to and fro", summary="", settings=Settings, phases=phases)
+    phases = lambda: [Push("forget", 0.2), Push("learn again", -1.0)]  # noqa: E731
+    method = made("to and fro", phases)
 
     def advice(**more):
         with pytest.warns(RunWarning) as said:
@@ -500,7 +509,7 @@ def test_a_run_is_examined_with_what_its_folder_knows(tmp_path, monkeypatch):
 
     model, split, _ = own_mine.load()
     unlearn(model, split, "unweave", epochs=1, least_steps=0, out="run", device="cpu", limits=None)
-    own = Method(name="mine", summary="", settings=Settings, phases=lambda settings: [Push("up", 0.1)])
+    own = made("mine", lambda: [Push("up", 0.1)])
     unlearn(model, split, own, out="other", device="cpu", limits=None)
     assert load_subject(tmp_path / "other", source="own_mine:load").method == "original"
     subject = load_subject(tmp_path / "run", source="own_mine:load")

@@ -34,7 +34,7 @@ FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adja
 def run(model, split, checkpoints, *, resume=False, method="two-stage", values=FAST):
     bench = Workbench(copy.deepcopy(model), split, device=CPU)
     chosen = find_method(method)
-    history = run_phases(bench, chosen.phases(chosen.configure(values)), checkpoints=checkpoints, resume=resume)
+    history = run_phases(bench, chosen.configure(values).phases(), checkpoints=checkpoints, resume=resume)
     return weights(bench.model), history.rows
 
 

@@ -130,16 +130,16 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
         values |= {"batch_size": 4, "selection": 0.5}
     else:
         values |= {"learning_rate": 1e-2, "batch_size": 4, "epochs": 4}
-    settings = chosen.configure(values)
+    settings = chosen.configure(values).with_given(initial=lambda: model)
 
     def bench():
-        return Workbench(copy.deepcopy(model), split, device=CPU, seed=9, initial=lambda: model)
+        return Workbench(copy.deepcopy(model), split, device=CPU, seed=9)
 
     whole = bench()
-    history = run_phases(whole, chosen.phases(settings))
+    history = run_phases(whole, settings.phases())
     assert len(history) > 7
 
-    phases = list(chosen.phases(settings))
+    phases = list(settings.phases())
     counter = iter(range(10_000))
     for phase in phases:
 
@@ -153,7 +153,7 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
         run_phases(bench(), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
 
     again = bench()
-    resumed = run_phases(again, chosen.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, settings.phases(), checkpoints=Checkpoints(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
     assert whole.cost.sample_gradients == again.cost.sample_gradients
@@ -162,10 +162,10 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
 def test_a_checkpoint_of_another_method_is_refused(model, split, tmp_path):
     checkpoints = Checkpoints(tmp_path, every_seconds=0)
     ga, ft = find_method("ga"), find_method("ft")
-    run_phases(Workbench(copy.deepcopy(model), split, device=CPU), ga.phases(ga.configure()), checkpoints=checkpoints)
+    run_phases(Workbench(copy.deepcopy(model), split, device=CPU), ga().phases(), checkpoints=checkpoints)
     with pytest.raises(UsageError, match="belongs to a run with the phases"):
         bench = Workbench(copy.deepcopy(model), split, device=CPU)
-        run_phases(bench, ft.phases(ft.configure()), checkpoints=checkpoints, resume=True)
+        run_phases(bench, ft().phases(), checkpoints=checkpoints, resume=True)
 
 
 def test_history_reads_values_late_and_refuses_nan():

@@ -20,7 +20,7 @@ from tests.helpers.tensors import same, weights
 from unweave import CollapseError, Limits, RunError, RunWarning, Split, UsageError, unlearn
 from unweave.engine import Checkpoints, Guard, Phase, Workbench, run_phases
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
 OFTEN = {"share": 1.0, "samples": 5}
@@ -193,7 +193,7 @@ def test_forgotten_data_that_comes_back_is_said(split, trained, monkeypatch):
     guard = Guard(Workbench(trained, split, device=torch.device("cpu")), Limits())
     losses = iter([9.0, 0.1])
     monkeypatch.setattr(guard, "_check", lambda *_, **__: {"forget": {"loss": next(losses)}})
-    first, second = Stage1(TwoStageSettings()), Stage2(TwoStageSettings())
+    first, second = Stage1(TwoStage()), Stage2(TwoStage())
     first.steps = second.steps = 1
     guard.check_end(first)
     with pytest.warns(RunWarning, match="stage 2 ended .* forgotten data came back. Lower stage2_learning_rate"):
@@ -231,7 +231,7 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path, stop):
     def run(checkpoints=None, *, resume=False, stop=None):
         bench = Workbench(lively(), split, device=CPU, seed=9)
         guard = Guard(bench, limits)
-        (phase,) = method.phases(settings)
+        (phase,) = settings.phases()
 
         def step(number, taken=phase.step):
             if number == stop:

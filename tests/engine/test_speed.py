@@ -83,9 +83,9 @@ def test_no_step_waits_for_the_device(name, split):
     values = {key: 1 for key in chosen.configure().to_dict() if key.endswith("epochs")}
     if "batch_size" in chosen.configure().to_dict():
         values["batch_size"] = 8
-    bench = Workbench(copy.deepcopy(model), split, device=CPU, initial=lambda: model)
+    bench = Workbench(copy.deepcopy(model), split, device=CPU)
     seen = []
-    phases = list(chosen.phases(chosen.configure(values)))
+    phases = list(chosen.configure(values).with_given(initial=lambda: model).phases())
     for phase in phases:
 
         def step(number, taken=phase.step):

@@ -20,7 +20,7 @@ from unweave.engine import Workbench
 from unweave.errors import Stopped
 from unweave.evaluation import Watch
 from unweave.maths import squared_wasserstein
-from unweave.methods.two_stage import Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage2, TwoStage
 from unweave.runtime import processes, sharding
 
 # Batches that do not divide by 2 or 3, end unevenly, and have fewer samples than there are processes.
@@ -137,7 +137,7 @@ def blocks(seed=0):
 def direction(*, shard):
     """Gradients, Gram matrix and projected direction of a few steps of stage 2, seen from inside."""
     bench = Workbench(network(), split(), device=torch.device("cpu"), shard=shard)
-    phase = Stage2(TwoStageSettings(**SMALL_BATCHES))
+    phase = Stage2(TwoStage(**SMALL_BATCHES))
     phase.prepare(bench)
     phase.begin()
     batch = phase.to_forget["forget"][0]

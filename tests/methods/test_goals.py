@@ -22,7 +22,7 @@ from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import plan, run_study
 from unweave.maths import averaged_quantiles, gram_matrix, odds_of, squared_wasserstein
 from unweave.methods.unseen import reference_losses
-from unweave.methods.unweave import Constrained, UnweaveSettings
+from unweave.methods.unweave import Constrained, Unweave
 
 CPU = torch.device("cpu")
 CHANCE = math.log(3)
@@ -32,17 +32,24 @@ UNSEEN = torch.tensor(
 
 
 def settings(**values):
-    common = {"goal": "retrain", "target": 6.0, "learning_rate": 1e-2, "epochs": 20, "batch_size": 12}
-    return UnweaveSettings(**(common | {"remote_batch": 40, "reach": 0.05} | values))
+    common = {
+        "goal": "retrain",
+        "reference": UNSEEN,
+        "target": 6.0,
+        "learning_rate": 1e-2,
+        "epochs": 20,
+        "batch_size": 12,
+    }
+    return Unweave(**(common | {"remote_batch": 40, "reach": 0.05} | values))
 
 
-def bench_of(model, split, reference=UNSEEN):
-    return Workbench(model, split, device=CPU, reference=reference)
+def bench_of(model, split):
+    return Workbench(model, split, device=CPU)
 
 
-def begun(model, split, chosen, reference=UNSEEN):
+def begun(model, split, chosen):
     phase = Constrained(chosen)
-    phase.prepare(bench_of(model, split, reference))
+    phase.prepare(bench_of(model, split))
     phase.begin()
     phase.logged = {}
     return phase
@@ -102,9 +109,11 @@ def test_with_a_model_as_reference_every_sample_aims_at_its_own_odds(problem):
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
-    phases = {pairing: begun(model, split, settings(pairing=pairing), other) for pairing in ("sample", "rank")}
-    bench = bench_of(model, split, other)
-    aims = odds_of(reference_losses(bench, bench.batches("forget", size=512)))
+    phases = {
+        pairing: begun(model, split, settings(pairing=pairing, reference=other)) for pairing in ("sample", "rank")
+    }
+    bench = bench_of(model, split)
+    aims = odds_of(reference_losses(other, bench, bench.batches("forget", size=512)))
     expected = (aims - forget_odds(model, split)).square().mean()
     value, gradient = phases["sample"]._distance()
     torch.testing.assert_close(value, expected.detach())
@@ -157,11 +166,11 @@ def test_every_sample_comes_as_near_to_its_own_aim_as_the_budget_says(problem):
     model, split = problem
     torch.manual_seed(1)
     reference = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3)).double()
-    chosen = settings(budget=0.01, epochs=400)
-    phase = begun(model, split, chosen, reference)
+    chosen = settings(budget=0.01, epochs=400, reference=reference)
+    phase = begun(model, split, chosen)
     limit = 0.01 * (phase.aims - CHANCE).square().mean()
     assert (phase.aims - forget_odds(model, split).detach()).square().mean() > 2 * limit
-    run_phases(bench_of(model, split, reference), [Constrained(chosen)])
+    run_phases(bench_of(model, split), [Constrained(chosen)])
     assert (phase.aims - forget_odds(model, split).detach()).square().mean() <= 1.01 * limit
 
 
@@ -185,8 +194,8 @@ def test_a_reference_model_is_made_as_sure_as_the_original(problem):
     unsure = nn.Sequential(model, nn.Linear(3, 3, bias=False)).double()
     with torch.no_grad():
         unsure[1].weight.copy_(0.25 * torch.eye(3))
-    bench = bench_of(model, split, unsure)
-    found = reference_losses(bench, bench.batches("forget", size=3))
+    bench = bench_of(model, split)
+    found = reference_losses(unsure, bench, bench.batches("forget", size=3))
     torch.testing.assert_close(found, forget_losses(model, split).detach())
 
 
@@ -194,10 +203,10 @@ def test_a_reference_model_is_made_as_sure_as_the_original(problem):
 def test_to_measure_the_reference_moves_no_statistics(problem, kind):
     model, split = problem
     normalised = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
-    bench = bench_of(normalised, split, model if kind == "model" else split)
+    bench = bench_of(normalised, split)
     bench.mode("train")
     before = normalised[1].running_mean.clone()
-    reference_losses(bench, bench.batches("forget", size=8))
+    reference_losses(model if kind == "model" else split, bench, bench.batches("forget", size=8))
     assert torch.equal(normalised[1].running_mean, before)
     assert normalised.training
 
@@ -206,9 +215,9 @@ def test_held_out_data_gives_the_originals_losses_on_its_adjacent_samples(proble
     model, split = problem
     inputs, labels = torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3
     held_out = Split((inputs, labels), forget=[0], adjacent=[4, 5, 6], remote=[7])
-    bench = bench_of(model, split, held_out)
+    bench = bench_of(model, split)
     expected = nn.functional.cross_entropy(model(inputs[4:7]), labels[4:7], reduction="none")
-    torch.testing.assert_close(reference_losses(bench, bench.batches("forget", size=8)), expected.detach())
+    torch.testing.assert_close(reference_losses(held_out, bench, bench.batches("forget", size=8)), expected.detach())
 
 
 def test_what_a_brief_training_cost_is_counted(problem):

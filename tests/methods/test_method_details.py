@@ -22,7 +22,7 @@ def begun(name, values, problem, **more):
     """Return the last phase of a method, ready for its first step, on a model of its own."""
     model, split = problem
     bench = Workbench(copy.deepcopy(model), split, device=CPU, **more)
-    phases = find_method(name).phases(find_method(name).configure(values))
+    phases = find_method(name).configure(values).phases()
     for phase in phases:
         phase.prepare(bench)
         phase.begin()

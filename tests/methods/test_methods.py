@@ -24,7 +24,7 @@ from unweave.maths import combine, divergence, gram_matrix
 from unweave.methods import METHODS, all_methods, find_method
 from unweave.methods.delete import strike_out
 from unweave.methods.gdr import Rectified, rectify
-from unweave.methods.l1_sparse import L1SparseSettings, SparseFineTune
+from unweave.methods.l1_sparse import L1Sparse, SparseFineTune
 from unweave.methods.munba import bargain, literal_bargain
 from unweave.methods.relabel import chance, random_labels
 from unweave.methods.salun import Saliency, top
@@ -257,16 +257,17 @@ def test_retraining_on_digits_is_training_without_the_forget_set(digits):
 
 
 def test_the_penalty_of_l1_sparse_fades():
-    phase = SparseFineTune(L1SparseSettings(sparsity=1.0, epochs=10))
+    phase = SparseFineTune(L1Sparse(sparsity=1.0, epochs=10))
     assert [phase.penalty(epoch) for epoch in range(10)] == pytest.approx([1 - e / 10 for e in range(10)])
-    tail = SparseFineTune(L1SparseSettings(sparsity=1.0, epochs=10, plain_epochs=5))
+    tail = SparseFineTune(L1Sparse(sparsity=1.0, epochs=10, plain_epochs=5))
     assert [tail.penalty(epoch) for epoch in range(10)] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0])
     with pytest.raises(UsageError, match="more than the 3 epochs"):
-        SparseFineTune(L1SparseSettings(epochs=3, plain_epochs=4))
+        SparseFineTune(L1Sparse(epochs=3, plain_epochs=4))
 
 
 def test_l1_sparse_steps_along_loss_plus_norm(split, model):
-    settings = L1SparseSettings(optimizer="sgd", learning_rate=0.1, sparsity=0.3, epochs=1, batch_size=100)
+    plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
+    settings = L1Sparse(**plain, learning_rate=0.1, sparsity=0.3, epochs=1, batch_size=100)
     bench = bench_of(model, split)
     phase = start(SparseFineTune(settings), bench)
     twin = copy.deepcopy(bench.model)
@@ -286,7 +287,7 @@ def test_scrub_makes_exactly_m_forget_passes_and_ends_with_retained_ones(split, 
     method = find_method("scrub")
     settings = method.configure({"epochs": 4, "forget_epochs": 2, "batch_size": 13, "forget_batch": 3})
     bench = bench_of(model, split)
-    (phase,) = method.phases(settings)
+    (phase,) = settings.phases()
     start(phase, bench)
     kinds = [is_forget for _, is_forget, _ in phase.plan]
     assert kinds == ([True] * 3 + [False] * 4) * 2 + [False] * 8
@@ -345,7 +346,7 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
 def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_data():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(0, 24, 3), adjacent=range(1, 24, 3), remote=range(2, 24, 3))
-    (phase,) = find_method("ssd").phases(find_method("ssd").configure({"batch_size": 5}, profile="released"))
+    (phase,) = find_method("ssd").configure({"batch_size": 5}, profile="released").phases()
     phase.prepare(bench_of(model, split))
     order = torch.cat([batch.rows for batch in phase.everything.in_order()])
     assert order.tolist() == [*split.remote, *split.adjacent, *split.forget]
@@ -425,7 +426,7 @@ def test_the_released_variant_chooses_whole_tensors(split, model):
     masks = phase.masks()
     assert all(mask.all() or not mask.any() for mask in masks)
     assert sum(bool(mask.all()) for mask in masks) == math.ceil(0.5 * len(masks))
-    unlearning = method.phases(settings)[1]
+    unlearning = settings.phases()[1]
     assert unlearning.name == "difference"
 
 
@@ -457,7 +458,7 @@ def test_random_labels_are_uniform_repeatable_and_can_exclude_the_truth():
 
 def test_salun_relabels_forget_samples_only_and_anew_each_epoch(split, model):
     method = find_method("salun")
-    phases = method.phases(method.configure({"batch_size": 60, "exclude_true": True, "saliency": 1.0}))
+    phases = method.configure({"batch_size": 60, "exclude_true": True, "saliency": 1.0}).phases()
     bench = bench_of(model, split)
     start(phases[0], bench)
     phase = start(phases[1], bench)
@@ -590,7 +591,7 @@ def test_the_bank_of_gdr_is_counted_in_the_larger_batches(split, model):
 def test_forget_batches_are_as_large_as_retained_ones_unless_said_otherwise(split, model, name):
     method = find_method(name)
     for chosen, forget in (({}, 4), ({"forget_batch": 2}, 2)):
-        (phase,) = method.phases(method.configure({"batch_size": 4, **chosen}))
+        (phase,) = method.configure({"batch_size": 4, **chosen}).phases()
         phase.prepare(bench_of(model, split))
         assert (phase.forget.size, phase.retained.size) == (forget, 4)
 
@@ -633,7 +634,7 @@ def test_every_bargaining_step_has_length_one(split, model):
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 0.1}
     settings = method.configure(plain | {"pairing": "cycle", "batch_size": 8})
     bench = bench_of(model, split)
-    (phase,) = method.phases(settings)
+    (phase,) = settings.phases()
     start(phase, bench)
     for number in range(5):
         before = torch.cat([parameter.detach().reshape(-1).clone() for parameter in bench.parameters])
@@ -659,7 +660,6 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
         "import torch\n"
         "from unweave.engine import Phase\n"
         "from unweave.methods import Method\n"
-        "from unweave.settings.fields import Settings\n"
         "class Shrink(Phase):\n"
         "    name = 'shrink'\n"
         "    steps = 3\n"
@@ -668,12 +668,15 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
         "        for parameter in self.bench.parameters:\n"
         "            parameter.mul_(0.5)\n"
         "        return {}\n"
-        "METHOD = Method(name='shrink', summary='Halve.', settings=Settings, phases=lambda s: [Shrink()], needs=())\n"
+        "class Halve(Method):\n"
+        "    name, summary, needs = 'shrink', 'Halve.', ()\n"
+        "    def phases(self):\n"
+        "        return [Shrink()]\n"
     )
     info = tmp_path / "shrinking-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shrinking\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[unweave.methods]\nshrink = shrinking:METHOD\n")
+    (info / "entry_points.txt").write_text("[unweave.methods]\nshrink = shrinking:Halve\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "shrink" in all_methods()
     result = unlearn(model, split, method="shrink", device="cpu")
@@ -685,7 +688,7 @@ def test_our_own_methods_are_found_without_a_look_at_every_installed_package(mon
     def look(**_):
         raise AssertionError("it looked")
 
-    monkeypatch.setattr("unweave.methods.entry_points", look)
+    monkeypatch.setattr("unweave.methods.known.entry_points", look)
     assert find_method("two-stage").name == "two-stage"
     with pytest.raises(AssertionError, match="it looked"):
         find_method("somebody-elses")

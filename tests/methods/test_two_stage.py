@@ -15,7 +15,7 @@ from tests.helpers.tensors import same, weights
 from unweave import Split, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.maths import gram_matrix, remove_span, squared_wasserstein
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 from unweave.runtime import pick_device
 from unweave.tasks import cross_entropy
 
@@ -214,7 +214,7 @@ def make_bench(model, split, settings):
 
 def test_a_step_of_stage_1_is_a_dual_first_step(model, split):
     """The released step descends on −L_f + λ_{t+1} L_r with the λ that it moves to."""
-    settings = TwoStageSettings(stage1_optimizer="sgd", stage1_learning_rate=0.1, stage1_remote_batch=16)
+    settings = TwoStage(stage1_optimizer="sgd", stage1_learning_rate=0.1, stage1_remote_batch=16)
     bench = make_bench(model.double(), Split(_double(split), split.forget, split.adjacent), settings)
     phase = Stage1(settings)
     phase.prepare(bench)
@@ -253,9 +253,9 @@ def test_between_the_ends_of_alpha_the_sign_matters(model, split):
 
 
 def test_the_velocity_is_the_direction_that_was_taken_and_is_orthogonal_to_the_span(model, split):
-    settings = TwoStageSettings(stage2_learning_rate=0.1, stage2_adjacent_batch=4, stage2_forget_batch=4)
+    settings = TwoStage(stage2_learning_rate=0.1, stage2_adjacent_batch=4, stage2_forget_batch=4)
     bench = make_bench(model, split, settings)
-    Stage1Settings = TwoStageSettings(stage1_learning_rate=0.01)
+    Stage1Settings = TwoStage(stage1_learning_rate=0.01)
     first = Stage1(Stage1Settings)
     first.prepare(bench)
     first.begin()
@@ -301,7 +301,7 @@ def test_training_mode_moves_them(digits):
 @pytest.mark.parametrize("update", ["before", "after"])
 def test_in_training_mode_only_the_step_of_stage_1_moves_statistics(data, split, update):
     model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
-    phase = Stage1(TwoStageSettings(normalisation="train", multiplier_update=update))
+    phase = Stage1(TwoStage(normalisation="train", multiplier_update=update))
     bench = Workbench(model, split, device=torch.device("cpu"))
     with torch.no_grad():
         expected = functional.cross_entropy(model.eval()(data[0][20:]), data[1][20:])

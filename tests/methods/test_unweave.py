@@ -11,14 +11,14 @@ from unweave import Split, UsageError, unlearn
 from unweave.engine import Workbench, run_phases
 from unweave.evaluation import shortfall_bound
 from unweave.maths import gram_matrix, squared_wasserstein
-from unweave.methods.unweave import Constrained, UnweaveSettings
+from unweave.methods.unweave import Constrained, Unweave
 
 CPU = torch.device("cpu")
 
 
 def settings(**values):
     few = {"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40, "least_steps": 0}
-    return UnweaveSettings(**(few | values))
+    return Unweave(**(few | values))
 
 
 def begun(model, split, chosen):

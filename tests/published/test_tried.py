@@ -79,9 +79,9 @@ def test_a_fifth_of_every_class_is_held_out_and_nothing_is_in_both(tried, digits
 def test_two_directions_leave_the_mean_as_it_is_too(tried, model, split):
     from unweave.engine import Workbench
     from unweave.maths import gram_matrix
-    from unweave.methods.unweave import UnweaveSettings
+    from unweave.methods.unweave import Unweave
 
-    phase = tried.trials.TwoDirections(UnweaveSettings(restore=1e-9, learning_rate=1e-12))
+    phase = tried.trials.TwoDirections(Unweave(restore=1e-9, learning_rate=1e-12))
     phase.prepare(Workbench(model.double(), _double(split), device=tried.trials.CPU))
     phase.begin()
     phase.logged = {}

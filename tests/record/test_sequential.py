@@ -21,7 +21,7 @@ from unweave.evaluation.goals import goals
 from unweave.lab.benchmarks import Benchmark
 from unweave.maths import gram_matrix
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
 
@@ -87,7 +87,7 @@ def bench_for(split, seed=0):
 
 
 def test_every_step_of_stage_2_is_orthogonal_to_what_was_forgotten(second):
-    bench, settings = bench_for(second), TwoStageSettings(stage2_adjacent_batch=4, stage2_learning_rate=1e-2)
+    bench, settings = bench_for(second), TwoStage(stage2_adjacent_batch=4, stage2_learning_rate=1e-2)
     phase = Stage2(settings)
     phase.prepare(bench)
     phase.begin()
@@ -102,7 +102,7 @@ def test_every_step_of_stage_2_is_orthogonal_to_what_was_forgotten(second):
 
 def test_stage_1_notices_a_relapse_and_nothing_else(second):
     bench = bench_for(second)
-    phase = Stage1(TwoStageSettings(stage1_forget_batch=8, stage1_remote_batch=8))
+    phase = Stage1(TwoStage(stage1_forget_batch=8, stage1_remote_batch=8))
     phase.prepare(bench)
     phase.begin()
     relapse, _ = phase._relapse(phase.forgotten, 0)
@@ -125,8 +125,8 @@ def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
     sizes = {"stage1_remote_batch": 8, "stage1_forget_batch": 4, "stage2_adjacent_batch": 4}
     settings = method.configure({**rates, **sizes, "normalisation": "train"})
     whole = bench_for(second)
-    history = run_phases(whole, method.phases(settings))
-    phases = list(method.phases(settings))
+    history = run_phases(whole, settings.phases())
+    phases = list(settings.phases())
     count = iter(range(99))
     for phase in phases:
 
@@ -139,7 +139,7 @@ def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
     with pytest.raises(KeyboardInterrupt):
         run_phases(bench_for(second), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
     again = bench_for(second)
-    resumed = run_phases(again, method.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, settings.phases(), checkpoints=Checkpoints(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
 

@@ -13,7 +13,7 @@ from torch import nn
 from unweave.engine import Computing
 from unweave.engine.compiling import Compile
 from unweave.errors import UsageError
-from unweave.methods import Method, require_reference
+from unweave.methods import Method, is_made_on_demand, require_initial, require_reference
 from unweave.runs import check_folder
 from unweave.runtime import Precision, processes
 from unweave.settings import Settings
@@ -21,7 +21,7 @@ from unweave.tasks import cross_entropy
 
 
 def require_use(
-    method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
+    method: type[Method], model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
 ) -> None:
     """Refuse arguments that cannot be used, or would not be."""
     _require_state(model, kept=kept)
@@ -32,8 +32,7 @@ def require_use(
         )
     if loss is not cross_entropy and not method.takes_loss:
         raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
-    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
-        raise UsageError("initial= must be a function that returns the model as it was before training.")
+    require_initial(initial)
     if resume and out is None:
         raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
 
@@ -79,8 +78,7 @@ def check_reference(reference: Any, settings: Settings) -> None:
     if reference is None and not aims_at_retraining(settings):
         return
     require_reference(reference)
-    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
-    if not is_made_on_demand and not aims_at_retraining(settings):
+    if not is_made_on_demand(reference) and not aims_at_retraining(settings):
         raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
 
 

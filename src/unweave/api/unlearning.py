@@ -14,7 +14,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from unweave.api.arguments import aims_at_retraining, check_reference, check_request, copied, require_use
+from unweave.api.arguments import check_reference, check_request, copied, require_use
 from unweave.api.split import Split
 from unweave.data import SUBSETS, Partition
 from unweave.engine import (
@@ -33,7 +33,7 @@ from unweave.engine import (
 from unweave.engine.compiling import Compile
 from unweave.errors import UsageError, require_seed, require_type
 from unweave.evaluation import Look, Scores, Watch, Watcher, accuracy_and_losses, evaluate, predict, target_of
-from unweave.methods import Method, Reference, describe_reference, find_method
+from unweave.methods import Method, Reference, find_method, make_method
 from unweave.record import Request, record_files
 from unweave.runs import (
     OutputFolder,
@@ -45,7 +45,6 @@ from unweave.runs import (
     unfinished,
 )
 from unweave.runtime import Precision, resolve_precision, sharding
-from unweave.settings import Settings
 from unweave.storage import fingerprint
 from unweave.tasks import Loss, cross_entropy
 
@@ -74,7 +73,7 @@ class Result:
     history: History
     cost: Cost
     method: str
-    settings: Settings
+    settings: Method
     scores: Scores | None = None  # where an output folder was asked for
     checks: tuple[Mapping[str, Any], ...] = ()
 
@@ -86,7 +85,7 @@ class Result:
 def unlearn(
     model: nn.Module,
     split: Split,
-    method: str | Method = "two-stage",
+    method: str | Method | type[Method] = "two-stage",
     *,
     profile: str | None = None,
     seed: int = 0,
@@ -160,12 +159,13 @@ def unlearn(
     require_type("earlier", earlier, Sequence, "a list of the splits of earlier requests")
     require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_seed(seed)
-    chosen = find_method(method)
-    require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits))
-    configured = chosen.configure(settings, profile=profile)
+    require_use(
+        find_method(method), model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits)
+    )
+    chosen = make_method(method, settings, profile=profile).with_given(initial=initial, reference=reference)
     split = split.after(*earlier) if earlier else split
     chosen.check(split)
-    check_reference(reference, configured)
+    check_reference(getattr(chosen, "reference", None) if reference is None else reference, chosen)
     check_trackers(track)
     limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
     asked = Request.of(request, model, split, test, out)
@@ -174,8 +174,8 @@ def unlearn(
     where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
     config = {
         "method": chosen.name,
-        "profile": profile or next(iter(chosen.profiles)),
-        "settings": configured.to_dict(),
+        "profile": profile or (chosen.nearest_profile() if isinstance(method, Method) else next(iter(chosen.profiles))),
+        "settings": chosen.to_dict(),
         "seed": seed,
         "precision": resolve_precision(precision, where),
         "compile": compile,
@@ -183,14 +183,14 @@ def unlearn(
         **({"loss": _name(loss)} if loss is not cross_entropy else {}),
         **({"model": fingerprint(model.state_dict())} if out is not None else {}),
         "limits": limits.to_dict() if limits else None,
-        **({"reference": describe_reference(reference)} if aims_at_retraining(configured) else {}),
+        **chosen.on_record(),
         **({"judged_on": judge.hash} if judge and _is_other(judge, split) else {}),
         **({"watch": asdict(watch)} if watch else {}),
         **({"request": asked.id} if asked else {}),
         **(about or {}),
     }
     judge = judge or split
-    phases = list(chosen.phases(configured))
+    phases = list(chosen.phases())
     cut = sharding.is_wanted(shard)
     bench = Workbench(
         model if cut else copied(model).to(where),
@@ -202,8 +202,6 @@ def unlearn(
         compile=compile,
         micro_batch=micro_batch,
         max_memory=max_memory,
-        initial=initial,
-        reference=reference,
         shard=cut,
     )
     folder = None
@@ -229,7 +227,7 @@ def unlearn(
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
         between, scores = None, None
-        if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
+        if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), chosen.to_dict())):
             between = replace(between, model=bench.like(between.model))
         if folder:
             folder.worked_out = None if bench.sharded else bench.model  # kept, should anything go wrong from here on
@@ -246,7 +244,7 @@ def unlearn(
             )
         checks = tuple(guard.checks) if guard else ()
         released = bench.release().to(next(model.parameters()).device)
-        result = Result(released, history, bench.cost, chosen.name, configured, scores, checks)
+        result = Result(released, history, bench.cost, chosen.name, chosen, scores, checks)
         if folder and scores:
             files = _files(result, _between(folder.checkpoints, phases, model, judge, bench))
             private: dict[str, str] = {}

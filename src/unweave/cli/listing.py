@@ -26,7 +26,7 @@ def methods(
                 "summary": method.summary,
                 "needs": method.needs,
                 "profiles": {profile: dict(values) for profile, values in method.profiles.items()},
-                "settings": method.settings.describe(),
+                "settings": method.describe(),
             }
             for method in chosen
         ]
@@ -37,7 +37,7 @@ def methods(
         return
     method = chosen[0]
     out_console.print(f"{method.name}: {method.summary}\n", highlight=False, markup=False)
-    for row in method.settings.describe():
+    for row in method.describe():
         limits = f", {row['limits']}" if row["limits"] else ""
         typer.echo(f"{row['name']} = {row['default']}  ({row['type']}{limits})\n    {row['help']}")
         if row["search"]:

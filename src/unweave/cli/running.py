@@ -252,8 +252,8 @@ def _test_after(folder: Path, train: Split, earlier: Partition, test: Split | No
     return test.after(before) if test and before else test
 
 
-def _has_goals(method: Method) -> bool:
-    return any(row["name"] == "goal" for row in method.settings.describe())
+def _has_goals(method: type[Method]) -> bool:
+    return any(row["name"] == "goal" for row in method.describe())
 
 
 def _read_losses(path: Path) -> Any:

@@ -76,15 +76,12 @@ class Workbench:
         compile: Compile = "auto",
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
-        initial: Callable[[], nn.Module] | None = None,
-        reference: Any = None,
         shard: bool | None = False,
     ) -> None:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
         exchange.spread([*model.parameters(), *model.buffers()])
         self.model = model = sharding.sharded(model, device) if self.sharded else model
-        self.split, self.loss, self.initial = split, loss, initial
-        self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
+        self.split, self.loss = split, loss
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
         # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
         self.at_once = AT_ONCE if device.type == "cuda" and not self.sharded else 0

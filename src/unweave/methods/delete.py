@@ -14,19 +14,36 @@ and its release has no code for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
+from unweave.settings import default
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteSettings(DescentSettings):
-    """Settings of DELETE."""
+class Delete(DescentSettings, Method):
+    """DELETE: distillation with the true class struck out."""
+
+    name = "delete"
+    summary = "Distil the original model's opinion with the true class struck out, on the forget data only."
+    needs = ("forget",)
+    profiles: ClassVar[Profiles] = {"official": {}}  # shaaaaron/DELETE, CIFAR-100 with ResNet-18
+    takes_loss = False
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(5e-5)
+    momentum: float = default(0.9)
+    epochs: int = default(20)
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Distil(self)]
 
 
 def strike_out(logits: Tensor, labels: Tensor) -> Tensor:
@@ -44,7 +61,7 @@ class Distil(Phase):
     name = "distil"
     keeps = ("optimizer", "teacher")
 
-    def __init__(self, settings: DeleteSettings) -> None:
+    def __init__(self, settings: Delete) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -65,23 +82,3 @@ class Distil(Phase):
         loss = divergence(target, bench.logits(batch)).mean()
         bench.descend(self.optimizer, bench.gradient([loss]))
         return {"divergence": loss.detach()}
-
-
-DELETE = Method(
-    name="delete",
-    summary="Distil the original model's opinion with the true class struck out, on the forget data only.",
-    settings=DeleteSettings,
-    phases=lambda settings: [Distil(settings)],
-    takes_loss=False,
-    needs=("forget",),
-    profiles={
-        "official": {  # shaaaaron/DELETE, CIFAR-100 with ResNet-18
-            "optimizer": "sgd",
-            "learning_rate": 5e-5,
-            "momentum": 0.9,
-            "epochs": 20,
-            "batch_size": 128,
-            "normalisation": "train",
-        },
-    },
-)

@@ -11,52 +11,54 @@ release uses Adam 2.5e-5 with frozen statistics. All run 10 epochs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from unweave.data import RETAINED
+from unweave.engine import OptimizerName, Phase
 from unweave.methods.descent import Descent, DescentSettings
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
+from unweave.settings import default
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuneSettings(DescentSettings):
-    """Settings of fine-tuning."""
+class FineTune(DescentSettings, Method):
+    """Fine-tuning on the retained data."""
 
-
-class FineTune(Descent):
-    """Descend on the retained data."""
-
-    name = "fine-tune"
-
-
-FT = Method(
-    name="ft",
-    summary="Fine-tuning: train on, on the retained data only.",
-    settings=FineTuneSettings,
-    phases=lambda settings: [FineTune(settings, subsets=("adjacent", "remote"))],
-    needs=(RETAINED,),
-    profiles={
-        "official": {  # OPTML-Group/Unlearn-Sparse, method FT
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
+    name = "ft"
+    summary = "Fine-tuning: train on, on the retained data only."
+    needs = (RETAINED,)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # OPTML-Group/Unlearn-Sparse, method FT
         "paper": {  # appendix "Baseline Methods"; the mode is not printed, the release's is taken
             "optimizer": "adam",
             "learning_rate": 2e-5,
-            "epochs": 10,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
             "batch_size": 128,
             "normalisation": "eval",
         },
         "released": {
             "optimizer": "adam",
             "learning_rate": 2.5e-5,
-            "epochs": 10,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
             "batch_size": 128,
             "normalisation": "eval",
         },
-    },
-)
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.01)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [TrainOn(self, subsets=("adjacent", "remote"))]
+
+
+class TrainOn(Descent):
+    """Descend on the retained data."""
+
+    name = "fine-tune"

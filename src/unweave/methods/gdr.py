@@ -23,28 +23,46 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from unweave.data import RETAINED
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import combine
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
-from unweave.settings import Between, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class GdrSettings(DescentSettings):
-    """Settings of GDR-GMA."""
+class GDR(DescentSettings, Method):
+    """GDR-GMA: rectified and weighed gradients."""
 
+    name = "gdr"
+    summary = "Rectify conflicting forget and retained gradients, weigh them by the retained loss."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # RUIYUN-ML/GDR-GMA
+        "paper": {"batch_size": 128},  # appendix "Baseline Methods", CIFAR-100
+        "released": {"batch_size": 128, "literal_bank": True},
+    }
+
+    optimizer: OptimizerName = default("adamw")
+    learning_rate: float = default(1e-4)
+    weight_decay: float = default(0.01)
+    batch_size: int = default(256)
     sharpness: float = setting(100.0, above=0, help="How sharply forgetting stops as the retained loss rises; γ.")
     tolerance: float = setting(
         0.02, at_least=0, search=Between(0.002, 0.5), help="Retained loss at which both gradients weigh the same; ε."
     )
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_bank: bool = setting(False, help="Corrupt the bank of forget gradients as the upstream code does.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Rectified(self)]
 
 
 def rectify(retained: Tensor, forget: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,7 +84,7 @@ class Rectified(Phase):
     name = "rectified descent"
     keeps = ("optimizer", "bank")
 
-    def __init__(self, settings: GdrSettings) -> None:
+    def __init__(self, settings: GDR) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -123,39 +141,3 @@ class Rectified(Phase):
         for entry in conflicting[1:]:
             conflicting[0].add_(entry)
         return conflicting[0] / len(conflicting)
-
-
-GDR = Method(
-    name="gdr",
-    summary="Rectify conflicting forget and retained gradients, weigh them by the retained loss.",
-    settings=GdrSettings,
-    phases=lambda settings: [Rectified(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # RUIYUN-ML/GDR-GMA
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "train",
-        },
-        "released": {
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "train",
-            "literal_bank": True,
-        },
-    },
-)

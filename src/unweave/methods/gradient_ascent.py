@@ -11,51 +11,54 @@ on CIFAR-100, its release runs SGD 1.5e-5 for 10 epochs, without momentum and wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from unweave.engine import OptimizerName, Phase
 from unweave.methods.descent import Descent, DescentSettings
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
+from unweave.settings import default
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientAscentSettings(DescentSettings):
-    """Settings of gradient ascent."""
+class GradientAscent(DescentSettings, Method):
+    """Gradient ascent on the forget data."""
+
+    name = "ga"
+    summary = "Gradient ascent: raise the loss on the forget data, heedless of the rest."
+    needs = ("forget",)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # OPTML-Group/Unlearn-Sparse, method GA
+        "paper": {  # appendix "Baseline Methods", CIFAR-100; the mode is not printed, the release's is taken
+            "learning_rate": 1e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+            "epochs": 7,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+        "released": {
+            "learning_rate": 1.5e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+            "epochs": 10,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(1e-4)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    epochs: int = default(5)
+    batch_size: int = default(256)
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Ascend(self, subsets=("forget",), ascend=True)]
 
 
 class Ascend(Descent):
     """Ascend on the forget data."""
 
     name = "ascend"
-
-
-GA = Method(
-    name="ga",
-    summary="Gradient ascent: raise the loss on the forget data, heedless of the rest.",
-    settings=GradientAscentSettings,
-    phases=lambda settings: [Ascend(settings, subsets=("forget",), ascend=True)],
-    needs=("forget",),
-    profiles={
-        "official": {  # OPTML-Group/Unlearn-Sparse, method GA
-            "optimizer": "sgd",
-            "learning_rate": 1e-4,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 5,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100; the mode is not printed, the release's is taken
-            "optimizer": "sgd",
-            "learning_rate": 1e-5,
-            "epochs": 7,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "sgd",
-            "learning_rate": 1.5e-5,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-    },
-)

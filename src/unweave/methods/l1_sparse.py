@@ -14,33 +14,62 @@ harsher than its weight suggests.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from unweave.data import RETAINED
-from unweave.engine import Logged
+from unweave.engine import Logged, OptimizerName, Phase
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.runtime import total
-from unweave.settings import Around, setting
+from unweave.settings import Around, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class L1SparseSettings(DescentSettings):
-    """Settings of ℓ1-sparse."""
+class L1Sparse(DescentSettings, Method):
+    """ℓ1-sparse: fine-tuning with a fading ℓ1 penalty."""
 
+    name = "l1-sparse"
+    summary = "Fine-tuning on the retained data with a fading ℓ1 penalty."
+    needs = (RETAINED,)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # OPTML-Group/Unlearn-Sparse, FT_prune
+        "paper": {  # appendix "Baseline Methods", CIFAR-100; epochs and mode as released
+            "learning_rate": 1e-4,
+            "weight_decay": 0.0,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+        "released": {
+            "learning_rate": 1e-3,
+            "weight_decay": 0.0,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.01)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
     sparsity: float = setting(
         5e-4, at_least=0, search=Around(30), help="Weight of the ℓ1 norm in the first epoch; the paper's a."
     )
     plain_epochs: int = setting(0, at_least=0, help="Last epochs without the penalty; E₀.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [SparseFineTune(self)]
 
 
 class SparseFineTune(Descent):
     """Descend on the retained data plus the fading ℓ1 norm."""
 
     name = "sparse fine-tune"
-    settings: L1SparseSettings
+    settings: L1Sparse
 
-    def __init__(self, settings: L1SparseSettings) -> None:
+    def __init__(self, settings: L1Sparse) -> None:
         super().__init__(settings, subsets=("adjacent", "remote"))
         if settings.plain_epochs > settings.epochs:
             raise UsageError(f"plain_epochs is {settings.plain_epochs}, more than the {settings.epochs} epochs.")
@@ -60,39 +89,3 @@ class SparseFineTune(Descent):
         objective = loss + self.penalty(number // len(self.batches)) * norm
         bench.descend(self.optimizer, bench.gradient([objective]))
         return {"loss": loss.detach(), "l1_norm": norm.detach()}
-
-
-L1_SPARSE = Method(
-    name="l1-sparse",
-    summary="Fine-tuning on the retained data with a fading ℓ1 penalty.",
-    settings=L1SparseSettings,
-    phases=lambda settings: [SparseFineTune(settings)],
-    needs=(RETAINED,),
-    profiles={
-        "official": {  # OPTML-Group/Unlearn-Sparse, FT_prune
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100; epochs and mode as released
-            "optimizer": "sgd",
-            "learning_rate": 1e-4,
-            "momentum": 0.9,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "sgd",
-            "learning_rate": 1e-3,
-            "momentum": 0.9,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-    },
-)

@@ -19,30 +19,58 @@ statistics. ``official``: SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from unweave.data import RETAINED, Batch
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import combine, gram_matrix
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
-from unweave.settings import setting
+from unweave.settings import default, setting
 
 # Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.
 OPPOSITE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class MunbaSettings(DescentSettings):
-    """Settings of MUNBa."""
+class MUNBa(DescentSettings, Method):
+    """MUNBa: a Nash bargain of forgetting and keeping."""
 
+    name = "munba"
+    summary = "Forgetting and keeping bargain over every step (Nash)."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # JingWu321/MUNBa, Classification
+        "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"
+            "learning_rate": 0.03,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+        "released": {
+            "epochs": 5,
+            "batch_size": 128,
+            "normalisation": "eval",
+            "pairing": "cycle",
+            "literal_weights": True,
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.01)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
     pairing: Literal["once", "cycle"] = setting("once", help="Bargain while forget data lasts, or in every step.")
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_weights: bool = setting(False, help="Compute the weights as the upstream code does.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Bargain(self)]
 
 
 def bargain(gram: Tensor) -> Tensor:
@@ -74,7 +102,7 @@ class Bargain(Phase):
     name = "bargain"
     keeps = ("optimizer",)
 
-    def __init__(self, settings: MunbaSettings) -> None:
+    def __init__(self, settings: MUNBa) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -117,43 +145,3 @@ class Bargain(Phase):
         """Give a forget batch random labels."""
         drawn = chance(len(batch), seed=self.bench.seed, turn=turn, device=batch.rows.device)
         return batch.with_labels(random_labels(batch.labels, drawn, classes=self.classes))
-
-
-MUNBA = Method(
-    name="munba",
-    summary="Forgetting and keeping bargain over every step (Nash).",
-    settings=MunbaSettings,
-    phases=lambda settings: [Bargain(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # JingWu321/MUNBa, Classification
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"
-            "optimizer": "sgd",
-            "learning_rate": 0.03,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 5,
-            "batch_size": 128,
-            "normalisation": "eval",
-            "pairing": "cycle",
-            "literal_weights": True,
-        },
-    },
-)

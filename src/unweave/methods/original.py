@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from unweave.methods.method import Method
-from unweave.settings import Settings
+from dataclasses import dataclass
+from typing import ClassVar
 
-ORIGINAL = Method(
-    name="original",
-    summary="The model as it was given: nothing is unlearned.",
-    settings=Settings,
-    phases=lambda settings: [],
-    needs=(),
-)
+from unweave.engine import Phase
+from unweave.methods.method import Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class Original(Method):
+    """The original model, unchanged."""
+
+    name: ClassVar[str] = "original"
+    summary: ClassVar[str] = "The model as it was given: nothing is unlearned."
+    needs = ()
+
+    def phases(self) -> list[Phase]:
+        """Return no phases."""
+        return []

@@ -9,57 +9,67 @@ with the weights that training began from (``initial=``, for instance the pretra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
 
 from unweave.data import RETAINED
-from unweave.engine import Workbench
+from unweave.engine import Phase
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
-from unweave.settings import setting
+from unweave.settings import given, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrainSettings(DescentSettings):
-    """The training recipe: the original's, so that nothing of it is tuned."""
+class Retrain(DescentSettings, Method):
+    """Retraining by the original's recipe, so that nothing of it is tuned."""
+
+    name = "retrain"
+    summary = "Train again from the initial weights, without the forget data: the reference."
+    needs = (RETAINED,)
 
     learning_rate: float = setting(1e-3, above=0, help="Step size.")
     epochs: int = setting(0, at_least=0, help="Passes over the retained data; must be given.")
+    initial: Callable[[], nn.Module] | None = given(help="A function that returns the model as it was before training.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_initial(self.initial)
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase; refuse to train without a recipe or initial weights."""
+        if self.epochs == 0:
+            raise UsageError(
+                "retrain needs the recipe that the model was trained by: pass epochs=, learning_rate=, optimizer=, "
+                "batch_size= and what else it used."
+            )
+        if self.initial is None:
+            raise UsageError(
+                "retrain needs the weights that training began from: pass initial=, a function that returns the model "
+                "before training (with pretrained weights, if it had some)."
+            )
+        return [TrainAgain(self, self.initial)]
 
 
-class Retrain(Descent):
+def require_initial(initial: Any) -> None:
+    """Refuse what is no function that returns a model."""
+    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
+        raise UsageError("initial= must be a function that returns the model as it was before training.")
+
+
+class TrainAgain(Descent):
     """Descend on the retained data from the initial weights."""
 
     name = "retrain"
     guards = ()  # it begins from nothing
 
-    def __init__(self, settings: RetrainSettings) -> None:
+    def __init__(self, settings: Retrain, initial: Callable[[], nn.Module]) -> None:
         super().__init__(settings, subsets=("adjacent", "remote"))
-        if settings.epochs == 0:
-            raise UsageError(
-                "retrain needs the recipe that the model was trained by: pass epochs=, learning_rate=, optimizer=, "
-                "batch_size= and what else it used."
-            )
-
-    def prepare(self, bench: Workbench) -> None:
-        """Refuse to go on without initial weights."""
-        if bench.initial is None:
-            raise UsageError(
-                "retrain needs the weights that training began from: pass initial=, a function that returns the model "
-                "before training (with pretrained weights, if it had some)."
-            )
-        super().prepare(bench)
+        self.initial = initial
 
     def begin(self) -> None:
         """Go back to the initial weights."""
-        if self.bench.initial is not None:
-            self.bench.load(self.bench.initial().state_dict())
-
-
-RETRAIN = Method(
-    name="retrain",
-    summary="Train again from the initial weights, without the forget data: the reference.",
-    settings=RetrainSettings,
-    phases=lambda settings: [Retrain(settings)],
-    needs=(RETAINED,),
-)
+        self.bench.load(self.initial().state_dict())

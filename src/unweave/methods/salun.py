@@ -24,25 +24,55 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from unweave.data import Batch
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import Gradient
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
 from unweave.runtime import all_cut_like, whole
-from unweave.settings import OneOf, setting
+from unweave.settings import OneOf, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SalunSettings(DescentSettings):
-    """Settings of SalUn."""
+class SalUn(DescentSettings, Method):
+    """SalUn, saliency unlearning."""
 
+    name = "salun"
+    summary = "Relabel the forget data at random; only the weights that matter for it may move."
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # OPTML-Group/Unlearn-Saliency, method RL
+        "paper": {  # appendix "Baseline Methods", CIFAR-100
+            "optimizer": "adamw",
+            "learning_rate": 1e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.05,
+            "epochs": 3,
+            "normalisation": "eval",
+        },
+        "released": {
+            "mask": "tensors",
+            "objective": "difference",
+            "optimizer": "adamw",
+            "learning_rate": 1e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.05,
+            "clip_norm": 1.0,
+            "leak": True,
+            "normalisation": "eval",
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.013)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
     saliency: float = setting(
         0.5,
         above=0,
@@ -66,6 +96,12 @@ class SalunSettings(DescentSettings):
     )
     mask_batches: int = setting(50, at_least=1, help="Forget batches behind a mask of tensors, at most.")
 
+    def phases(self) -> list[Phase]:
+        """Return the phase that finds the mask and the phase that unlearns within it."""
+        saliency = Saliency(self)
+        unlearning = Relabel if self.objective == "random labels" else Difference
+        return [saliency, unlearning(self, saliency)]
+
 
 class Saliency(Phase):
     """Find the weights that matter for the forget data."""
@@ -74,7 +110,7 @@ class Saliency(Phase):
     keeps = ("gradient",)
     guards = guards_at_end = ()  # no weight moves
 
-    def __init__(self, settings: SalunSettings) -> None:
+    def __init__(self, settings: SalUn) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -131,7 +167,7 @@ class Masked(Phase):
 
     keeps = ("optimizer", "start", "masks")
 
-    def __init__(self, settings: SalunSettings, saliency: Saliency) -> None:
+    def __init__(self, settings: SalUn, saliency: Saliency) -> None:
         self.settings, self.saliency = settings, saliency
 
     def prepare(self, bench: Workbench) -> None:
@@ -228,50 +264,3 @@ class Difference(Masked):
         objective = s.adjacent_weight * adjacent + s.remote_weight * remote - s.forget_weight * forget
         self.masked_step(bench.gradient([objective]), number)
         return {"forget_loss": forget.detach(), "adjacent_loss": adjacent.detach(), "remote_loss": remote.detach()}
-
-
-def phases(settings: SalunSettings) -> list[Phase]:
-    """Find the mask, then unlearn within it."""
-    saliency = Saliency(settings)
-    unlearning = Relabel if settings.objective == "random labels" else Difference
-    return [saliency, unlearning(settings, saliency)]
-
-
-SALUN = Method(
-    name="salun",
-    summary="Relabel the forget data at random; only the weights that matter for it may move.",
-    settings=SalunSettings,
-    phases=phases,
-    profiles={
-        "official": {  # OPTML-Group/Unlearn-Saliency, method RL
-            "optimizer": "sgd",
-            "learning_rate": 0.013,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100
-            "optimizer": "adamw",
-            "learning_rate": 1e-5,
-            "weight_decay": 0.05,
-            "epochs": 3,
-            "batch_size": 256,
-            "normalisation": "eval",
-        },
-        "released": {
-            "mask": "tensors",
-            "objective": "difference",
-            "optimizer": "adamw",
-            "learning_rate": 1e-5,
-            "weight_decay": 0.05,
-            "epochs": 10,
-            "batch_size": 256,
-            "forget_batch": 64,
-            "clip_norm": 1.0,
-            "leak": True,
-            "normalisation": "eval",
-        },
-    },
-)

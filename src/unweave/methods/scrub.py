@@ -18,6 +18,7 @@ not used there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -25,20 +26,49 @@ from unweave.data import RETAINED
 from unweave.engine import Logged, Phase, Workbench
 from unweave.maths import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
-from unweave.settings import Between, OneOf, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, OneOf, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScrubSettings(DescentSettings):
-    """Settings of SCRUB; ``epochs`` counts passes over the retained data."""
+class Scrub(DescentSettings, Method):
+    """SCRUB; ``epochs`` counts passes over the retained data."""
 
+    name = "scrub"
+    summary = "Disobey a frozen teacher on the forget data, obey it on the rest."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # meghdadk/SCRUB, CIFAR-100 with ResNet
+        "paper": {  # appendix "Baseline Methods", CIFAR-100; temperature and mode as released
+            "learning_rate": 5e-5,
+            "weight_decay": 0.0,
+            "forget_batch": 128,
+            "temperature": 1.0,
+            "loss_weight": 0.9,
+            "teacher_weight": 0.1,
+            "normalisation": "eval",
+        },
+        "released": {
+            "learning_rate": 5e-5,
+            "weight_decay": 0.0,
+            "epochs": 10,
+            "forget_batch": 192,
+            "temperature": 1.0,
+            "loss_weight": 0.9,
+            "teacher_weight": 0.1,
+            "normalisation": "eval",
+        },
+    }
+    takes_loss = False
+
+    learning_rate: float = default(5e-4)
     weight_decay: float = setting(
-        0.0,
+        5e-4,
         at_least=0,
         search=OneOf(0.0, 5e-4, 0.1),
         help="Weight decay of the optimiser; the repository has all three.",
     )
+    epochs: int = default(5)
     forget_epochs: int = setting(
         5, at_least=0, search=OneOf(2, 3, 5), help="Epochs that begin with a pass over the forget data; M."
     )
@@ -50,15 +80,19 @@ class ScrubSettings(DescentSettings):
     )
     epoch_decay: float = setting(1.0, above=0, at_most=1, help="Factor on the step size after every epoch.")
 
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [TeacherPasses(self)]
 
-class Scrub(Phase):
+
+class TeacherPasses(Phase):
     """Alternate forget passes and retained passes."""
 
     name = "scrub"
     keeps = ("optimizer", "teacher")
     guards = ()  # a forget pass may break what the retained passes mend
 
-    def __init__(self, settings: ScrubSettings) -> None:
+    def __init__(self, settings: Scrub) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -95,52 +129,3 @@ class Scrub(Phase):
         loss = torch.nn.functional.cross_entropy(scores, batch.labels)
         bench.descend(self.optimizer, bench.gradient([s.loss_weight * loss + s.teacher_weight * apart]))
         return {"retained_loss": loss.detach(), "retained_divergence": apart.detach()}
-
-
-SCRUB = Method(
-    name="scrub",
-    summary="Disobey a frozen teacher on the forget data, obey it on the rest.",
-    settings=ScrubSettings,
-    phases=lambda settings: [Scrub(settings)],
-    takes_loss=False,
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # meghdadk/SCRUB, CIFAR-100 with ResNet
-            "optimizer": "adam",
-            "learning_rate": 5e-4,
-            "weight_decay": 5e-4,
-            "epochs": 5,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 64,
-            "temperature": 4.0,
-            "loss_weight": 1.0,
-            "teacher_weight": 0.5,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100; temperature and mode as released
-            "optimizer": "adam",
-            "learning_rate": 5e-5,
-            "epochs": 5,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 128,
-            "temperature": 1.0,
-            "loss_weight": 0.9,
-            "teacher_weight": 0.1,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "adam",
-            "learning_rate": 5e-5,
-            "epochs": 10,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 192,
-            "temperature": 1.0,
-            "loss_weight": 0.9,
-            "teacher_weight": 0.1,
-            "normalisation": "eval",
-        },
-    },
-)

@@ -19,20 +19,29 @@ for vision transformers. It also computes importances on 32×32 inputs for a net
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from unweave.data import RETAINED
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.maths import Gradient
-from unweave.methods.method import Method
-from unweave.settings import Between, Settings, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SsdSettings(Settings):
-    """Settings of SSD."""
+class SSD(Method):
+    """SSD, selective synaptic dampening."""
+
+    name = "ssd"
+    summary = "Shrink the weights that matter for the forget data far more than for the rest; no training."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # if-loops/selective-synaptic-dampening, ResNet-18
+        "paper": {},  # appendix "Baseline Methods", CIFAR-100: the same values
+        "released": {"order": "dataset"},
+    }
 
     selection: float = setting(
         10.0, at_least=0, search=Between(1.0, 100.0), help="A weight is chosen where I_f > this × I_D; the paper's α."
@@ -47,6 +56,10 @@ class SsdSettings(Settings):
     )
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")
 
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Dampen(self)]
+
 
 class Dampen(Phase):
     """One pass to measure importances, then one multiplication."""
@@ -55,7 +68,7 @@ class Dampen(Phase):
     keeps = ("everywhere", "on_forget")
     guards = ()  # no weight moves before the end
 
-    def __init__(self, settings: SsdSettings) -> None:
+    def __init__(self, settings: SSD) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -97,17 +110,3 @@ class Dampen(Phase):
             chosen = on_forget > s.selection * everywhere
             share = (s.dampening * everywhere / on_forget).clamp(max=1)
             parameter.copy_(torch.where(chosen, parameter * share, parameter))
-
-
-SSD = Method(
-    name="ssd",
-    summary="Shrink the weights that matter for the forget data far more than for the rest; no training.",
-    settings=SsdSettings,
-    phases=lambda settings: [Dampen(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {"selection": 10.0, "dampening": 1.0},  # if-loops/selective-synaptic-dampening, ResNet-18
-        "paper": {"selection": 10.0, "dampening": 1.0},  # appendix "Baseline Methods", CIFAR-100
-        "released": {"selection": 10.0, "dampening": 1.0, "order": "dataset"},
-    },
-)

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,17 +45,24 @@ from torch import Tensor, nn
 from unweave.data import Batch
 from unweave.engine import Batches, Logged, OptimizerName, Phase, Workbench, make_optimizer
 from unweave.maths import Gradient, clipped, remove_span, squared_wasserstein
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.runtime import reading
-from unweave.settings import Around, Multiples, OneOf, Settings, setting
+from unweave.settings import Around, Multiples, OneOf, default, setting
 
 # Keeps the extra penalty on confident samples finite where the loss is 0 (value of the release).
 CONFIDENT_OFFSET = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoStageSettings(Settings):
-    """Settings of the two-stage method; defaults are the release's values for CIFAR-100."""
+class TwoStage(Method):
+    """The two-stage method; the defaults are the release's values for CIFAR-100."""
+
+    name = "two-stage"
+    summary = "Augmented Lagrangian on forget and remote, then W₂-guided projected descent on adjacent."
+    profiles: ClassVar[Profiles] = {
+        "released": {},
+        "paper": {"mean_sign": 1, "momentum": 0.0, "multiplier_update": "after"},
+    }
 
     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of W₂² in the protected forget objective; 0: PGD.")
     mean_sign: Literal[-1, 1] = setting(-1, help="Sign of the mean in L̃_f: −1 as released, 1 as printed.")
@@ -99,6 +106,20 @@ class TwoStageSettings(Settings):
         "eval", help="Mode of normalisation layers and dropout; training mode breaks the projection argument."
     )
 
+    def phases(self) -> list[Phase]:
+        """Return both stages."""
+        return [Stage1(self), Stage2(self)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(TwoStage):
+    """Plain projected gradient descent: two-stage without the Wasserstein term."""
+
+    name = "pgd"
+    summary = "Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns."
+
+    alpha: float = default(0.0)
+
 
 class Stage1(Phase):
     """Raise the clipped forget loss; pin the remote loss with an augmented Lagrangian (Eq. 1–4)."""
@@ -108,7 +129,7 @@ class Stage1(Phase):
     guards = ("remote",)  # adjacent data is given up here, and won back in stage 2
     guards_at_end = ("remote", "forget")
 
-    def __init__(self, settings: TwoStageSettings) -> None:
+    def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -181,7 +202,7 @@ class Stage2(Phase):
     keeps = ("velocity", "reference")
     guards = ("remote",)
 
-    def __init__(self, settings: TwoStageSettings) -> None:
+    def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -258,25 +279,3 @@ class Stage2(Phase):
 
     def _log(self, name: str, value: Tensor) -> None:
         self.logged.setdefault(name, []).append(value.detach())
-
-
-PROFILES = {
-    "released": {},
-    "paper": {"mean_sign": 1, "momentum": 0.0, "multiplier_update": "after"},
-}
-
-TWO_STAGE = Method(
-    name="two-stage",
-    summary="Augmented Lagrangian on forget and remote, then W₂-guided projected descent on adjacent.",
-    settings=TwoStageSettings,
-    phases=lambda settings: [Stage1(settings), Stage2(settings)],
-    profiles=PROFILES,
-)
-
-PGD = Method(
-    name="pgd",
-    summary="Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns.",
-    settings=TwoStageSettings,
-    phases=lambda settings: [Stage1(settings), Stage2(settings)],
-    profiles={name: {**values, "alpha": 0.0} for name, values in PROFILES.items()},
-)

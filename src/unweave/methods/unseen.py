@@ -45,7 +45,12 @@ class Trained(Protocol):
         """What its training took, to be counted with what it is used for."""
 
 
-Reference: TypeAlias = "Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]"
+Reference: TypeAlias = Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]
+
+
+def is_made_on_demand(reference: Any) -> bool:
+    """Tell whether a reference is a function that trains a model, so that it costs nothing where nothing reads it."""
+    return callable(reference) and not isinstance(reference, nn.Module)
 
 
 def require_reference(reference: Any) -> None:
@@ -94,9 +99,8 @@ def describe_reference(reference: Any) -> str:
     return f"{len(losses)} given losses, mean {float(losses.mean()):.6g}"
 
 
-def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
+def reference_losses(given: Reference | None, bench: Workbench, forget: Batches) -> Tensor:
     """Return the losses that the forget set should have, in any number and order, in float64."""
-    given = bench.reference
     require_reference(given)
     if isinstance(given, Partition):
         with reading(bench.model, bench.device):  # to measure must not move statistics

@@ -98,24 +98,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unweave.data import RETAINED
+from unweave.data import RETAINED, Partition
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.errors import UsageError
 from unweave.maths import Gradient, averaged_quantiles, gram_matrix, odds_of, remove_span
 from unweave.methods.method import Method
-from unweave.methods.unseen import reference_losses
-from unweave.settings import Around, Between, Multiples, Settings, setting
+from unweave.methods.unseen import Reference, describe_reference, is_made_on_demand, reference_losses, require_reference
+from unweave.settings import Around, Between, Multiples, given, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnweaveSettings(Settings):
-    """Settings; step sizes are for a network of the size of ResNet-18."""
+class Unweave(Method):
+    """Our own method; the step sizes are for a network of the size of ResNet-18."""
+
+    name = "unweave"
+    summary = "Forgetting as a constraint with a certificate: descend on what is kept, restore what comes back."
 
     goal: Literal["erase", "retrain"] = setting(
         "erase", help="erase: nothing is recognised. retrain: as if never trained, as far as the reference tells."
@@ -168,6 +171,25 @@ class UnweaveSettings(Settings):
     normalisation: Literal["eval", "train"] = setting(
         "eval", help="Mode of normalisation layers and dropout; training mode breaks the bound."
     )
+    reference: Reference | None = given(
+        help="For the goal retrain: a model trained without the forget data, held-out data, or a list of losses."
+    )
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Constrained(self)]
+
+    def check(self, split: Partition) -> None:
+        """Refuse a split or a reference that cannot be used, and a reference that nothing would read."""
+        super().check(split)
+        if self.goal == "retrain":
+            require_reference(self.reference)
+        elif self.reference is not None and not is_made_on_demand(self.reference):
+            raise UsageError("A reference was given, but it is read with the goal retrain only.")
+
+    def on_record(self) -> dict[str, Any]:
+        """Return what the reference is, where it is read."""
+        return {"reference": describe_reference(self.reference)} if self.goal == "retrain" else {}
 
 
 FIRST_TRUST = 1 / 64  # six doublings lead to 1
@@ -179,7 +201,7 @@ class Constrained(Phase):
     name = "constrained descent"
     keeps = ("velocity", "length", "aims", "trust", "remote_loss")
 
-    def __init__(self, settings: UnweaveSettings) -> None:
+    def __init__(self, settings: Unweave) -> None:
         self.settings = settings
         self.dial = 1.0 if settings.goal == "erase" else settings.dial
 
@@ -189,7 +211,7 @@ class Constrained(Phase):
         s = self.settings
         if s.goal == "retrain":
             self.guards_at_end = RETAINED  # retraining may forget little
-        self.by_rank = self.dial < 1 and (s.pairing == "rank" or not callable(bench.reference))  # models are callable
+        self.by_rank = self.dial < 1 and (s.pairing == "rank" or not callable(s.reference))  # models are callable
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
         self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
@@ -211,7 +233,7 @@ class Constrained(Phase):
         bench, count = self.bench, len(self.forget.rows)
         self.aims = torch.full((count,), self.settings.target, dtype=torch.float64, device=bench.device)
         if self.dial < 1:
-            unseen = reference_losses(bench, self.forget)
+            unseen = reference_losses(self.settings.reference, bench, self.forget)
             if bench.own_loss:
                 unseen = odds_of(unseen)
             if self.by_rank:
@@ -318,11 +340,3 @@ class Constrained(Phase):
 
 def _length(gradient: Gradient) -> Tensor:
     return gram_matrix([gradient])[0, 0].sqrt()
-
-
-UNWEAVE = Method(
-    name="unweave",
-    summary="Forgetting as a constraint with a certificate: descend on what is kept, restore what comes back.",
-    settings=UnweaveSettings,
-    phases=lambda settings: [Constrained(settings)],
-)

@@ -109,18 +109,15 @@ class Benchmark:
     def _of_training(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {option: value for option, value in options.items() if option not in self.only_split}
 
-    def method(self, name: str | Method) -> Method:
+    def method(self, name: str | type[Method]) -> type[Method]:
         """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
 
         Their values are those of `settings_for`.
         """
         found = find_method(name)
-        profiles = dict(found.profiles)
-        for profile in self.settings.get(found.name, {}):
-            profiles.setdefault(profile, {})
-        return dataclasses.replace(found, profiles=profiles)
+        return found.with_profiles(self.settings.get(found.name, {}))
 
-    def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
+    def settings_for(self, method: type[Method], profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
         if method.name == "retrain":
             return self.recipe.to_dict()

@@ -24,7 +24,7 @@ def small_settings() -> MethodSettings:
     """Return short runs for every method and profile."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, method in all_methods().items():
-        known = {row["name"] for row in method.settings.describe()}
+        known = {row["name"] for row in method.describe()}
         short = {"epochs": 1, "batch_size": 128, "least_steps": 0}
         short = {setting: value for setting, value in short.items() if setting in known}
         found[name] = dict.fromkeys(method.profiles, TWO_STAGE if "stage1_epochs" in known else short)

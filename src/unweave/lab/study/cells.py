@@ -142,13 +142,13 @@ def is_tuned(profiles: Sequence[str]) -> bool:
     return bool(profiles) and all(profile.startswith("tuned") for profile in profiles)
 
 
-def can_be_tuned(method: Method) -> bool:
+def can_be_tuned(method: type[Method]) -> bool:
     """Tell whether there is anything to tune in a method; there is not in what others are measured by.
 
     >>> can_be_tuned(find_method("ft")), can_be_tuned(find_method("retrain"))
     (True, False)
     """
-    return method.name not in REFERENCES and bool(method.settings.searched())
+    return method.name not in REFERENCES and bool(method.searched())
 
 
 def no_profile(name: str) -> UsageError:
@@ -157,7 +157,7 @@ def no_profile(name: str) -> UsageError:
     return UsageError(f"No method of this study has the profile {name!r}.{hint}")
 
 
-def tells_apart(method: Method) -> bool:
+def tells_apart(method: type[Method]) -> bool:
     """Tell whether it matters to a method which of the kept samples are adjacent.
 
     >>> tells_apart(find_method("two-stage")), tells_apart(find_method("ft")), tells_apart(find_method("ga"))
@@ -190,11 +190,11 @@ def in_running_order(cells: Iterable[Cell]) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.seed, cell.method not in REFERENCES))
 
 
-def _setting_names(method: Method) -> set[str]:
-    return {row["name"] for row in method.settings.describe()}
+def _setting_names(method: type[Method]) -> set[str]:
+    return {row["name"] for row in method.describe()}
 
 
-def _spelt(method: Method, setting: str, values: Iterable[str]) -> list[str]:
+def _spelt(method: type[Method], setting: str, values: Iterable[str]) -> list[str]:
     """Return each value once, as one writes it.
 
     >>> _spelt(find_method("two-stage"), "alpha", [" 0.25", ".25", "1e-4", "0.0001", "1.0"])
@@ -202,7 +202,7 @@ def _spelt(method: Method, setting: str, values: Iterable[str]) -> list[str]:
     """
     found: dict[Any, str] = {}
     for text in values:
-        value = method.settings.parse({setting: text.strip()}).to_dict()[setting]
+        value = method.parse({setting: text.strip()}).to_dict()[setting]
         found.setdefault(value, str(value).lower() if isinstance(value, bool) else _spelt_number(text.strip(), value))
     return list(found.values())
 
@@ -230,7 +230,7 @@ def _spelt_adjacency(kind: str) -> str:
 
 
 def _different(
-    method: Method, values: Mapping[str, str], *, profile: str | None, benchmark: Benchmark | None
+    method: type[Method], values: Mapping[str, str], *, profile: str | None, benchmark: Benchmark | None
 ) -> tuple[tuple[str, str], ...]:
     """Return the values that differ from the method's own on the benchmark, having checked all of them."""
     if benchmark is None and method.name == "retrain":  # its recipe comes from the benchmark

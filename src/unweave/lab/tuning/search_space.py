@@ -33,12 +33,12 @@ class Space:
     def of(cls, benchmark: Benchmark, name: str, *, goal: str) -> Space:
         """Return the space of a method. A method that has a setting ``goal`` is told the goal."""
         method = benchmark.method(name)
-        told = {"goal": goal} if "goal" in {row["name"] for row in method.settings.describe()} else {}
+        told = {"goal": goal} if "goal" in {row["name"] for row in method.describe()} else {}
         default, *printed = (
             method.configure(benchmark.settings_for(method, profile), told, profile=profile).to_dict()
             for profile in (None, *(profile for profile in method.profiles if profile == PAPER))
         )
-        spaces = {setting: search.about(default[setting]) for setting, search in method.settings.searched().items()}
+        spaces = {setting: search.about(default[setting]) for setting, search in method.searched().items()}
         return cls(
             method=name,
             default=default,
@@ -80,6 +80,6 @@ def tuned_methods(names: Sequence[str]) -> list[str]:
     for name in names:
         if name in REFERENCES:
             raise UsageError(f"{name} has nothing to tune: it is what the others are measured against.")
-        if not find_method(name).settings.searched():
+        if not find_method(name).searched():
             raise UsageError(f"{name} declares no search space. Give its settings one: setting(…, search=Around(30)).")
     return list(dict.fromkeys(names))
