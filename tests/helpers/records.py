@@ -11,8 +11,8 @@ from torch import nn
 from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from unweave import Compute, Request, Split, evaluate
-from unweave.record import generate, load_public, read_proofs, read_record
 from unweave.evaluation import between_stages
+from unweave.record import generate, load_public, read_proofs, read_record
 from unweave.runs import load_weights
 
 FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
