@@ -98,13 +98,6 @@ class Settings:
             if isinstance(entry, _Default):
                 setattr(cls, name, dataclasses.field(default=entry.value, metadata=_inherited(cls, name).metadata))
 
-    def __init_subclass__(cls) -> None:
-        """Put new defaults into copies of the inherited fields, before the subclass becomes a dataclass."""
-        super().__init_subclass__()
-        for name, entry in list(vars(cls).items()):
-            if isinstance(entry, _Default):
-                setattr(cls, name, dataclasses.field(default=entry.value, metadata=_inherited(cls, name).metadata))
-
     def __post_init__(self) -> None:
         types = _types(type(self))
         for field in _settings(type(self)):
