@@ -10,7 +10,7 @@ from unweave._version import __version__
 from unweave.api import Result, Split, unlearn
 from unweave.engine import CollapseError, Limits
 from unweave.errors import RunError, RunWarning, Stopped, UsageError
-from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Watch, evaluate
+from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Shortfall, Watch, evaluate
 from unweave.methods import (
     GDR,
     PGD,
@@ -53,6 +53,7 @@ __all__ = [
     "SalUn",
     "Scores",
     "Scrub",
+    "Shortfall",
     "Split",
     "Stopped",
     "TwoStage",

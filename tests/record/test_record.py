@@ -51,7 +51,7 @@ from unweave.record import (
     require_record,
     sample_tensors,
 )
-from unweave.runs import between_stages
+from unweave.runs import certificate_of, model_after
 from unweave.storage import canonical, fingerprint, sha256
 
 
@@ -169,8 +169,9 @@ def test_a_record_says_what_was_done(run):
     assert any("turned off" in limit for limit in record["stated_limits"])
     intervals = [row for row in record["scores"]["metrics"] if row["metric"] == "accuracy" and row["subset"]]
     assert all({"low", "high", "before"} <= set(row) for row in intervals)
-    between = between_stages(run.folder / "one", make_model(), record["configuration"]["settings"])
-    again = evaluate(run.result.model, run.split, before_stage2=between, device="cpu")
+    kept = lambda phase: model_after(run.folder / "one", make_model(), phase)  # noqa: E731
+    certificate = certificate_of(record["configuration"], kept)
+    again = evaluate(run.result.model, run.split, certificate=certificate, device="cpu")
     assert record["certificate"]["bound"] == again.metric("forget_bound", "train", "forget").value
     assert record["certificate"]["conditions"]["alpha"] == 0.5
 
@@ -590,8 +591,11 @@ def test_the_documented_check_needs_nothing_of_ours(run, monkeypatch):
 
 
 def test_between_the_stages_is_what_the_audit_knows(run):
-    found = between_stages(run.folder / "one", make_model(), {"alpha": 0.5, "mean_sign": -1})
-    assert isinstance(found, BeforeStage2)
-    assert between_stages(run.folder / "one", make_model(), {}) is None
+    def found(model, **settings):
+        config = {"method": "two-stage", "settings": settings}
+        return certificate_of(config, lambda phase: model_after(run.folder / "one", model, phase))
+
+    assert isinstance(found(make_model(), alpha=0.5, mean_sign=-1), BeforeStage2)
+    assert found(make_model()) is None
     with pytest.raises(UsageError, match="does not fit"):
-        between_stages(run.folder / "one", nn.Linear(2, 2), {"alpha": 0.5, "mean_sign": -1})
+        found(nn.Linear(2, 2), alpha=0.5, mean_sign=-1)

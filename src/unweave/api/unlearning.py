@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,17 @@ from unweave.engine import (
 )
 from unweave.engine.compiling import Compile
 from unweave.errors import UsageError, require_seed, require_type
-from unweave.evaluation import Look, Scores, Watch, Watcher, accuracy_and_losses, evaluate, predict, target_of
+from unweave.evaluation import Look, Scores, Watch, Watcher, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, Reference, find_method, make_method
 from unweave.record import Request, record_files
 from unweave.runs import (
+    AfterPhase,
     OutputFolder,
-    between_stages,
+    certificate_of,
     left_in_order,
     load_weights,
+    model_after,
+    not_kept,
     refuse_existing,
     remove_folder,
     unfinished,
@@ -226,18 +229,17 @@ def unlearn(
         )
         for module, original in zip(bench.model.modules(), model.modules(), strict=True):
             module.training = original.training
-        between, scores = None, None
-        if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), chosen.to_dict())):
-            between = replace(between, model=bench.like(between.model))
+        certificate, scores = None, None
         if folder:
+            kept = _kept_between(folder, model, bench) if asked else not_kept
+            certificate = certificate_of(config, kept, method=chosen)
             folder.worked_out = None if bench.sharded else bench.model  # kept, should anything go wrong from here on
             scores = evaluate(
                 bench.model,
                 judge,
                 test,
                 original=bench.like(model),
-                before_stage2=between,
-                target=target_of(config),
+                certificate=certificate,
                 look=look,
                 device=where,
                 precision=precision,
@@ -259,7 +261,7 @@ def unlearn(
                     cost=bench.cost,
                     begun=folder.begun,
                     device=where,
-                    before_stage2=between,
+                    certificate=certificate,
                 )
                 files |= record
             folder.finish(result.model, files, private=private)
@@ -283,6 +285,16 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
     }
+
+
+def _kept_between(folder: OutputFolder, model: nn.Module, bench: Workbench) -> AfterPhase:
+    """Return what gives the model as it was after a phase, kept as the workbench keeps its own."""
+
+    def after_phase(phase: int) -> nn.Module | None:
+        found = model_after(folder.work, copy.deepcopy(model), phase)
+        return None if found is None else bench.like(found)
+
+    return after_phase
 
 
 def _between(

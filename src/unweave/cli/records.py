@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +24,7 @@ from unweave.cli.app import (
 )
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.errors import RunError, UsageError
-from unweave.evaluation import Scores, evaluate, target_of
+from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import drift_rows, write_record_page
 from unweave.record import (
@@ -54,7 +53,7 @@ from unweave.record import (
     read_record,
     require_record,
 )
-from unweave.runs import WEIGHTS, load_weights
+from unweave.runs import WEIGHTS, certificate_of, load_weights
 from unweave.storage import read_json, read_tensors, write_whole
 
 if TYPE_CHECKING:
@@ -200,18 +199,14 @@ def _folder_with_weights(folder: Path) -> Path:
 
 def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
     """Compute the scores in the precision in which they were computed for the record."""
-    used, settings = (record["configuration"].get(name) for name in ("precision", "settings"))
-    between = subject.before_stage2
-    if between is not None and isinstance(settings, dict):  # those of the record: config.json is signed by nobody
-        known = {name: settings[name] for name in ("alpha", "mean_sign") if isinstance(settings.get(name), int | float)}
-        between = replace(between, **known)
+    used = record["configuration"].get("precision")
     return evaluate(
         subject.model,
         subject.train,
         subject.test,
         original=load_weights(copy.deepcopy(subject.model), original) if original else None,
-        before_stage2=between,
-        target=target_of(record["configuration"]),
+        # By the record's configuration: config.json is signed by nobody.
+        certificate=certificate_of(record["configuration"], subject.after_phase) or subject.certificate,
         device=device,
         precision=used if used in ("float32", "bfloat16") else "auto",
     )

@@ -1,5 +1,6 @@
 """One run's folder and the weights in it."""
 
+from unweave.runs.certificates import AfterPhase, certificate_of, model_after, not_kept
 from unweave.runs.run_folder import (
     LAST_GOOD,
     UNFINISHED,
@@ -11,19 +12,21 @@ from unweave.runs.run_folder import (
     remove_folder,
     unfinished,
 )
-from unweave.runs.stages import between_stages
 from unweave.runs.weights import WEIGHTS, load_weights, to_bytes
 
 __all__ = [
     "LAST_GOOD",
     "UNFINISHED",
     "WEIGHTS",
+    "AfterPhase",
     "OutputFolder",
-    "between_stages",
+    "certificate_of",
     "check_folder",
     "kept_original",
     "left_in_order",
     "load_weights",
+    "model_after",
+    "not_kept",
     "refuse_existing",
     "remove_folder",
     "to_bytes",

@@ -12,11 +12,11 @@ from torch import nn
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2
+from unweave.evaluation import Certificate
 from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT
-from unweave.runs import WEIGHTS, between_stages, load_weights
+from unweave.runs import WEIGHTS, AfterPhase, certificate_of, load_weights, model_after, not_kept
 from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
 
 CONFIG = {
@@ -40,7 +40,12 @@ class Subject:
     method: str = "original"
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    before_stage2: BeforeStage2 | None = None
+    after_phase: AfterPhase = not_kept  # the model as it was after a phase, where the run's folder keeps that
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the bound on forget accuracy is computed from, if its method has one."""
+        return certificate_of({"method": self.method, "settings": self.settings}, self.after_phase)
 
     def same_architecture(self) -> nn.Module:
         """Return a model to load other weights into."""
@@ -83,7 +88,6 @@ def load_subject(
         said = config.get("method", "original")
         by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
         settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
-        between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
         return Subject(
             model=load_weights(model, path) if path else model,
             train=train,
@@ -91,7 +95,7 @@ def load_subject(
             method=by.name,
             settings=settings,
             seed=config.get("seed", 0),
-            before_stage2=between,
+            after_phase=_kept(path, copy.deepcopy(model)) if path and config else not_kept,
         )
     if path is None:
         raise UsageError(
@@ -119,8 +123,12 @@ def load_subject(
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=between_stages(path, chosen.model(), settings) if config else None,
+        after_phase=_kept(path, chosen.model()) if config else not_kept,
     )
+
+
+def _kept(folder: Path, model: nn.Module) -> AfterPhase:
+    return lambda phase: model_after(folder, model, phase)
 
 
 def load_splits(
