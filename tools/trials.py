@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave import Compute, Result, Split, UsageError, evaluate, unlearn
+from unweave import Compute, Result, Shortfall, Split, UsageError, evaluate, unlearn
 from unweave.data import SUBSETS, Data
 from unweave.engine import Phase, Workbench
 from unweave.evaluation import predict
@@ -98,7 +98,9 @@ class Experiment:
     def scores(self, result: Result, *, retrained: list[nn.Module] | None = None) -> Row:
         """Return a row of the table."""
         asked = {"reference": retrained, "questions": ("reference",), "resamples": 0, "device": self.common["device"]}
-        found = evaluate(result.model, self.task.train, self.task.test, original=self.original, target=10.0, **asked)
+        found = evaluate(
+            result.model, self.task.train, self.task.test, original=self.original, certificate=Shortfall(10.0), **asked
+        )
         row: Row = {f"{part}_{s}": found[part][s]["accuracy"] for part in ("train", "test") for s in SUBSETS}
         row |= {"bound": found["train"]["forget"].get("forget_bound"), "gradients": result.cost.sample_gradients}
         if retrained:

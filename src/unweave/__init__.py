@@ -24,7 +24,7 @@ from unweave.engine import (
     Watch,
 )
 from unweave.errors import RunError, RunWarning, Stopped, UsageError
-from unweave.evaluation import BeforeStage2, Inspection, Metric, RelearnSettings, Scores, evaluate
+from unweave.evaluation import BeforeStage2, Inspection, Metric, RelearnSettings, Scores, Shortfall, evaluate
 from unweave.methods import (
     GDR,
     PGD,
@@ -82,6 +82,7 @@ __all__ = [
     "ScoreOn",
     "Scores",
     "Scrub",
+    "Shortfall",
     "Split",
     "StopWhen",
     "Stopped",

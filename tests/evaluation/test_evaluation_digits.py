@@ -197,11 +197,11 @@ def test_a_probe_that_cannot_be_made_says_why(data, split):
 def test_the_bound_of_the_two_stage_method(digits, models):
     _, task, _ = digits
     middle = BeforeStage2(models["stage 1"], alpha=0.5)
-    found = evaluate(models["two-stage"], task.train, before_stage2=middle, questions=[], device="cpu")
+    found = evaluate(models["two-stage"], task.train, certificate=middle, questions=[], device="cpu")
     bound = found.metric("forget_bound", "train", "forget")
     assert found["train"]["forget"]["accuracy"] <= found["train"]["forget"]["forget_bound_tighter"] <= bound.value < 0.5
     assert "no privacy guarantee" in bound.note
-    untouched = evaluate(models["ft"], task.train, before_stage2=middle, questions=[], device="cpu")
+    untouched = evaluate(models["ft"], task.train, certificate=middle, questions=[], device="cpu")
     assert untouched.metric("forget_bound", "train", "forget").note.startswith("No bound: ")
 
 
@@ -231,7 +231,7 @@ def test_a_run_folder_knows_its_benchmark_method_and_middle(run_folder):
     subject = load_subject(run_folder)
     assert subject.method == "two-stage"
     assert subject.settings["stage2_epochs"] == 1
-    assert subject.before_stage2.alpha == 0.5
+    assert subject.certificate.alpha == 0.5
     scores = examine(subject, retrain=0, device="cpu")
     assert scores.to_dict()["train"] == json.loads((run_folder / "scores.json").read_text())["train"]
     file = load_subject(run_folder / "model.safetensors", benchmark="digits")

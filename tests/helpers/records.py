@@ -11,8 +11,7 @@ from torch import nn
 from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from unweave import Compute, Request, Split, evaluate
-from unweave.evaluation import between_stages
-from unweave.record import generate, load_public, read_proofs, read_record
+from unweave.record import certificate_of, generate, load_public, model_after, read_proofs, read_record
 from unweave.runs import load_weights
 
 FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
@@ -68,5 +67,5 @@ class OldRun:
         self.model = load_weights(make_model(), OLD_RUN).eval()
 
     def scores(self):
-        between = between_stages(OLD_RUN, make_model(), self.record["configuration"]["settings"])
-        return evaluate(self.model, self.split, self.test, original=self.original, before_stage2=between, device="cpu")
+        kept = certificate_of(self.record["configuration"], lambda phase: model_after(OLD_RUN, make_model(), phase))
+        return evaluate(self.model, self.split, self.test, original=self.original, certificate=kept, device="cpu")

@@ -25,11 +25,12 @@ from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from tests.helpers.records import FAST, Run, make_data, make_model, make_split
 from unweave import Compute, Note, Request, RunError, Split, UsageError
-from unweave.evaluation import BeforeStage2, between_stages, evaluate
+from unweave.evaluation import BeforeStage2, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import drift_rows
 from unweave.record import (
     ForgetSet,
+    certificate_of,
     check_chain,
     check_content,
     check_forget,
@@ -46,6 +47,7 @@ from unweave.record import (
     is_included,
     load_public,
     merkle,
+    model_after,
     prove,
     read_proofs,
     read_record,
@@ -169,8 +171,9 @@ def test_a_record_says_what_was_done(run):
     assert any("turned off" in limit for limit in record["stated_limits"])
     intervals = [row for row in record["scores"]["metrics"] if row["metric"] == "accuracy" and row["subset"]]
     assert all({"low", "high", "before"} <= set(row) for row in intervals)
-    between = between_stages(run.folder / "one", make_model(), record["configuration"]["settings"])
-    again = evaluate(run.result.model, run.split, before_stage2=between, device="cpu")
+    kept = lambda phase: model_after(run.folder / "one", make_model(), phase)  # noqa: E731
+    certificate = certificate_of(record["configuration"], kept)
+    again = evaluate(run.result.model, run.split, certificate=certificate, device="cpu")
     assert record["certificate"]["bound"] == again.metric("forget_bound", "train", "forget").value
     assert record["certificate"]["conditions"]["alpha"] == 0.5
 
@@ -596,8 +599,11 @@ def test_the_documented_check_needs_nothing_of_ours(run, monkeypatch):
 
 
 def test_between_the_stages_is_what_the_audit_knows(run):
-    found = between_stages(run.folder / "one", make_model(), {"alpha": 0.5, "mean_sign": -1})
-    assert isinstance(found, BeforeStage2)
-    assert between_stages(run.folder / "one", make_model(), {}) is None
+    def found(model, **settings):
+        config = {"method": "two-stage", "settings": settings}
+        return certificate_of(config, lambda phase: model_after(run.folder / "one", model, phase))
+
+    assert isinstance(found(make_model(), alpha=0.5, mean_sign=-1), BeforeStage2)
+    assert found(make_model()) is None
     with pytest.raises(UsageError, match="does not fit"):
-        between_stages(run.folder / "one", nn.Linear(2, 2), {"alpha": 0.5, "mean_sign": -1})
+        found(nn.Linear(2, 2), alpha=0.5, mean_sign=-1)

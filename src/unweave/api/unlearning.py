@@ -43,8 +43,9 @@ from unweave.engine import (
     require_callbacks,
     run_phases,
 )
-from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict, target_of
+from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
+from unweave.record import certificate_of
 from unweave.runs import OutputFolder, left_in_order
 from unweave.storage import fingerprint
 from unweave.tasks import Task, describe_task, scoring_task
@@ -180,7 +181,7 @@ class _Run:
     def _scores(self, folder: OutputFolder) -> Scores:
         """Measure the model. Should anything go wrong from here on, its weights are kept."""
         folder.worked_out = None if self.bench.sharded else self.bench.model
-        return self.scoring.scores(target=target_of(self.config))
+        return self.scoring.scores(certificate=certificate_of(self.config, method=self.given.chosen))
 
     def _result(self, history: History, begun: str, checks: tuple[Mapping[str, Any], ...], **more: Any) -> Result:
         return Result(

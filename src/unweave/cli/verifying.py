@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +16,12 @@ from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
 from unweave.cli.records import ProofsFile, RecordFile, file_of, read_any, record_app
 from unweave.errors import RunError, UsageError
-from unweave.evaluation import Scores, evaluate, target_of
+from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.record import (
     PROOFS_FILE,
     Check,
+    certificate_of,
     check_beside,
     check_chain,
     check_content,
@@ -133,18 +133,14 @@ def _folder_with_weights(folder: Path) -> Path:
 
 def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
     """Compute the scores in the precision in which they were computed for the record."""
-    used, settings = (record["configuration"].get(name) for name in ("precision", "settings"))
-    between = subject.before_stage2
-    if between is not None and isinstance(settings, dict):  # those of the record: config.json is signed by nobody
-        known = {name: settings[name] for name in ("alpha", "mean_sign") if isinstance(settings.get(name), int | float)}
-        between = replace(between, **known)
+    used = record["configuration"].get("precision")
     return evaluate(
         subject.model,
         subject.train,
         subject.test,
         original=load_weights(copy.deepcopy(subject.model), original) if original else None,
-        before_stage2=between,
-        target=target_of(record["configuration"]),
+        # By the record's own settings: config.json is signed by nobody.
+        certificate=certificate_of(record["configuration"], subject.after_phase) or subject.certificate,
         device=device,
         precision=used if used in ("float32", "bfloat16") else "auto",
     )

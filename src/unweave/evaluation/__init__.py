@@ -7,10 +7,19 @@ One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``refere
 from unweave.evaluation import attack
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.attack import FEWEST
-from unweave.evaluation.bounds import ForgettingBound, forgetting_bound, shortfall_bound, target_of
+from unweave.evaluation.bounds import (
+    BeforeStage2,
+    Certificate,
+    ForgettingBound,
+    Shortfall,
+    certificate_entry,
+    forgetting_bound,
+    make_certificate,
+    shortfall_bound,
+)
 from unweave.evaluation.distances import tug_of_war
 from unweave.evaluation.entanglement import Entanglement, entanglement
-from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
+from unweave.evaluation.evaluate import QUESTIONS, evaluate
 from unweave.evaluation.features import features
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.inspection import Inspection, inspected
@@ -19,13 +28,13 @@ from unweave.evaluation.predictions import Look, Observed, Predictions, array, o
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
-from unweave.evaluation.stages import between_stages
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
 
 __all__ = [
     "FEWEST",
     "QUESTIONS",
     "BeforeStage2",
+    "Certificate",
     "Entanglement",
     "ForgettingBound",
     "Goal",
@@ -37,11 +46,12 @@ __all__ = [
     "RelearnSettings",
     "Relearning",
     "Scores",
+    "Shortfall",
     "accuracy_and_losses",
     "array",
     "attack",
     "balanced_halves",
-    "between_stages",
+    "certificate_entry",
     "confidences",
     "entanglement",
     "evaluate",
@@ -50,11 +60,11 @@ __all__ = [
     "inspected",
     "log_likelihood_ratio",
     "log_ratios",
+    "make_certificate",
     "observe",
     "predict",
     "relative_scores",
     "relearn",
     "shortfall_bound",
-    "target_of",
     "tug_of_war",
 ]

@@ -20,20 +20,104 @@ at most 0.8% of the 50 forget samples are predicted right (measured losses; m = 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, unknown
 from unweave.evaluation.metric import Metric
+from unweave.evaluation.predictions import Observed, Predictions
 from unweave.maths import squared_wasserstein
 
 NAMES = ("forget_bound", "forget_bound_tighter")
 NOT_ASKED = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
 WORDS = "An upper bound on accuracy on these samples, from their losses; no privacy guarantee."
+
+Ask: TypeAlias = Callable[[nn.Module], Predictions]  # what another model says about the forget samples
+
+
+class Bound(Protocol):
+    """An upper bound on forget accuracy, computed."""
+
+    def metrics(self) -> list[Metric]:
+        """Return it for the scores: one metric for each of `NAMES`."""
+        ...
+
+    def entry(self) -> dict[str, Any]:
+        """Return it for a record: the bound, in words, and the conditions it was computed from."""
+        ...
+
+
+class Certificate(Protocol):
+    """What a bound is computed from, besides the model itself."""
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the bound for what the model says about the forget samples now."""
+        ...
+
+
+@dataclass(frozen=True)
+class BeforeStage2:
+    """The two-stage method's model between its stages, and its settings: what the forgetting bound needs."""
+
+    model: nn.Module
+    alpha: float
+    mean_sign: int = -1
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the forgetting bound."""
+        then = ask(self.model)
+        return forgetting_bound(
+            then.losses, now.losses, alpha=self.alpha, classes=now.classes, mean_sign=self.mean_sign
+        )
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """The loss C above which the method ``unweave`` held the forget losses: what its bound needs."""
+
+    target: float
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the bound of ``unweave``. It needs no other model."""
+        return ShortfallBound(losses=now.losses, target=self.target, classes=now.classes)
+
+
+def make_certificate(bound: str, constants: Mapping[str, float], before: nn.Module | None) -> Certificate:
+    """Return a certificate by the name of its bound, as a method states it, with its constants.
+
+    >>> make_certificate("shortfall", {"target": 10.0}, None)
+    Shortfall(target=10.0)
+    """
+    if bound == "shortfall":
+        return Shortfall(**constants)
+    if bound == "two-stage" and before is not None:
+        return BeforeStage2(before, alpha=float(constants["alpha"]), mean_sign=int(constants["mean_sign"]))
+    raise unknown("bound", bound, ("shortfall", "two-stage"))
+
+
+def certificate_metrics(certificate: Certificate | None, observed: Observed, ask: Ask) -> list[Metric]:
+    """Return the bounds as metrics; without a certificate they are absent."""
+    if certificate is not None and not observed("train").has_probabilities:
+        note = f"No bound: the task {observed('train').task.name} has no classes."
+        return [_absent(name, note) for name in NAMES]
+    if certificate is None:
+        note = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
+        return [_absent(name, note) for name in NAMES]
+    return certificate.bound(observed("train", "forget"), ask).metrics()
+
+
+def certificate_entry(certificate: Certificate | None, observed: Observed | None, ask: Ask) -> dict[str, Any]:
+    """Return the bound for a record, with everything it was computed from, or the reason that there is none."""
+    if observed is None:
+        return {"bound": None, "words": "no bound: the forget samples were not looked at.", "conditions": {}}
+    if certificate is None or not observed("train").has_probabilities:
+        words = "no bound: only the methods two-stage and unweave have one, the latter with cross-entropy."
+        return {"bound": None, "words": words, "conditions": {}}
+    return certificate.bound(observed("train", "forget"), ask).entry()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +127,7 @@ class ForgettingBound:
     samples: int
     classes: int
     alpha: float
+    mean_sign: int = 1
     smallest_loss: float | None = None  # the paper's m
     change: float | None = None  # the paper's ε
     wasserstein: float | None = None  # W₂², between the losses before and after
@@ -67,6 +152,24 @@ class ForgettingBound:
             for name, value in zip(NAMES, (self.value, self.tighter), strict=True)
         ]
 
+    def entry(self) -> dict[str, Any]:
+        """Return both bounds for a record."""
+        return {
+            "bound": self.value,
+            "tighter_bound": self.tighter,
+            "words": str(self),
+            "conditions": {
+                "forget_samples": self.samples,
+                "classes": self.classes,
+                "alpha": self.alpha,
+                "mean_sign": self.mean_sign,
+                "smallest_forget_loss_before_stage_2": self.smallest_loss,
+                "must_be_above": math.log(self.classes),
+                "change_of_the_protected_objective": self.change,
+                "squared_wasserstein": self.wasserstein,
+            },
+        }
+
 
 def forgetting_bound(
     reference: Tensor, current: Tensor, *, alpha: float, classes: int, mean_sign: int = 1
@@ -82,7 +185,7 @@ def forgetting_bound(
         raise UsageError(f"{len(reference)} reference and {len(current)} current losses: they must be of one set.")
     if not 0 <= alpha <= 1 or mean_sign not in (-1, 1):
         raise UsageError(f"alpha is {alpha} and mean_sign {mean_sign}; they must be in [0, 1] and ±1.")
-    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha}
+    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha, "mean_sign": mean_sign}
 
     def none(reason: str, **measured: Any) -> ForgettingBound:
         return ForgettingBound(**known, **measured, reason=reason)
@@ -128,34 +231,42 @@ def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[flo
     return min(1.0, shortfall / room**2), shortfall
 
 
-def target_of(config: Mapping[str, Any]) -> float | None:
-    """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
+@dataclass(frozen=True, kw_only=True)
+class ShortfallBound:
+    """The bound of the method ``unweave``: losses now, the target C, and the number of classes."""
 
-    None where it was not, where its loss was the user's own, or where the settings do not say it.
+    losses: Tensor
+    target: float
+    classes: int
 
-    >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
-    10.0
-    """
-    settings = config.get("settings") if "loss" not in config else None
-    found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
-    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
+    def metrics(self) -> list[Metric]:
+        """Return the bound as a metric, or why there is none."""
+        name, other = NAMES
+        tighter = _absent(other, "Of the method two-stage only.")
+        if len(self.losses) == 0 or self.target <= math.log(self.classes):
+            note = f"No bound: no forget losses, or a target not above log({self.classes})."
+            return [_absent(name, note), tighter]
+        value, shortfall = shortfall_bound(self.losses, target=self.target, classes=self.classes)
+        if value >= 1:
+            note = f"No bound: the shortfall of {shortfall:.3g} below {self.target:g} allows any."
+            return [_absent(name, note), tighter]
+        return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
 
-
-def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Metric]:
-    """Return the bound of the method ``unweave`` as a metric, or why there is none."""
-    name, other = NAMES
-    tighter = _absent(other, "Of the method two-stage only.")
-    if len(losses) == 0 or target <= math.log(classes):
-        return [_absent(name, f"No bound: no forget losses, or a target not above log({classes})."), tighter]
-    value, shortfall = shortfall_bound(losses, target=target, classes=classes)
-    if value >= 1:
-        return [_absent(name, f"No bound: the shortfall of {shortfall:.3g} below {target:g} allows any."), tighter]
-    return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
-
-
-def no_certificate(note: str = NOT_ASKED) -> list[Metric]:
-    """Return the bounds of a model that has none, with the reason."""
-    return [_absent(name, note) for name in NAMES]
+    def entry(self) -> dict[str, Any]:
+        """Return the bound for a record."""
+        bound, shortfall = shortfall_bound(self.losses, target=self.target, classes=self.classes)
+        return {
+            "bound": bound,
+            "words": f"at most {bound:.1%} of the {len(self.losses)} forget samples are predicted right (measured "
+            f"losses; shortfall {shortfall:.3g} below C = {self.target:g})",
+            "conditions": {
+                "forget_samples": len(self.losses),
+                "classes": self.classes,
+                "target": self.target,
+                "must_be_above": math.log(self.classes),
+                "shortfall": shortfall,
+            },
+        }
 
 
 def _absent(name: str, note: str) -> Metric:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import nn
 from unweave.data import Partition
 from unweave.errors import UsageError, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
-from unweave.evaluation.bounds import forgetting_bound, no_certificate, shortfall_metrics
+from unweave.evaluation.bounds import Certificate, certificate_metrics
 from unweave.evaluation.distances import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
@@ -27,20 +26,15 @@ from unweave.tasks import Task
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
 CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
+MOVED = {
+    "before_stage2": "certificate=BeforeStage2(model, alpha=...)",
+    "target": "certificate=Shortfall(target=...)",
+}
 ON_REQUEST = (
     ("probe", ("probe_accuracy", "test")),
     ("relearn", ("relearn_steps", "train")),
     ("relearn", ("relearn_steps_adjacent", "train")),
 )
-
-
-@dataclass(frozen=True)
-class BeforeStage2:
-    """The two-stage method's model between its stages, and its settings: what the forgetting bound needs."""
-
-    model: nn.Module
-    alpha: float
-    mean_sign: int = -1
 
 
 def evaluate(
@@ -51,8 +45,7 @@ def evaluate(
     reference: nn.Module | Sequence[nn.Module] | None = None,
     original: nn.Module | None = None,
     others: Sequence[nn.Module] = (),
-    before_stage2: BeforeStage2 | None = None,
-    target: float | None = None,
+    certificate: Certificate | None = None,
     questions: Collection[str] = CHEAP,
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
@@ -62,16 +55,18 @@ def evaluate(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     task: Task | str | None = None,
+    **moved: Any,
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
     ``reference`` is a retrained model, or several: with two or more every distance comes with what two retrained
     models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
     other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
-    and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` (of ``two-stage``) or ``target`` (of
-    ``unweave``) brings the forgetting bound. What cannot be computed is absent, with its reason. ``resamples`` are the
-    attacks' bootstrap's, 0 for none. ``look`` remembers what models said, where several evaluations share some of them.
-    ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
+    and ``relearn`` are to be asked for in ``questions``. A ``certificate`` brings the forgetting bound: `BeforeStage2`
+    for a two-stage run, `Shortfall` for a run of ``unweave``. What cannot be computed is absent, with its reason.
+    ``resamples`` are the attacks' bootstrap's, 0 for none. ``look`` remembers what models said, where several
+    evaluations share some of them. ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in
+    float32) and float32 elsewhere.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> scores = evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1], remote=[2, 3]))
@@ -80,6 +75,7 @@ def evaluate(
     >>> scores.metric("mia_rmia_auc", "train", "forget").note
     'No test data was given, and an attack needs samples that were never trained on.'
     """
+    _refuse_moved(moved)
     for name in questions:
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
@@ -120,7 +116,10 @@ def evaluate(
         except UsageError as error:  # a model that cannot be trained: its other answers are worth no less
             found = no_relearning(str(error))
         metrics += found
-    metrics += _certificate(seen, before_stage2, target, train, batch_size, device, precision)
+    computing: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+    metrics += certificate_metrics(
+        certificate, seen, lambda other: predict(other, train.samples, train.rows("forget"), **computing)
+    )
     metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
     values: dict[str, Any] = {
         part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
@@ -128,6 +127,14 @@ def evaluate(
     }
     values["precision"] = resolve_precision(precision, pick_device(device))
     return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
+
+
+def _refuse_moved(arguments: Mapping[str, Any]) -> None:
+    """Say where an argument of earlier versions went; refuse any other as Python does."""
+    for name in arguments:
+        if name not in MOVED:
+            raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}")
+        raise UsageError(f"evaluate() has no argument {name}= any more. Write {MOVED[name]}.")
 
 
 def _compared(
@@ -168,28 +175,3 @@ def _mean(values: list[float] | None) -> float | None:
 
 def _not_asked(name: str, split: str) -> Metric:
     return Metric.absent(name, better="reference", note="Not asked for.", split=split, subset="forget")
-
-
-def _certificate(
-    seen: Observed,
-    before: BeforeStage2 | None,
-    target: float | None,
-    train: Partition,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    precision: Precision,
-) -> list[Metric]:
-    if (before or target) and not seen("train").has_probabilities:
-        return no_certificate(f"No bound: the task {seen('train').task.name} has no classes.")
-    if target is not None:
-        found = seen("train", "forget")
-        return shortfall_metrics(found.losses, target=target, classes=found.classes)
-    if before is None:
-        return no_certificate()
-    now = seen("train", "forget")
-    rows = train.rows("forget")
-    then = predict(before.model, train.samples, rows, batch_size=batch_size, device=device, precision=precision)
-    bound = forgetting_bound(
-        then.losses, now.losses, alpha=before.alpha, classes=now.classes, mean_sign=before.mean_sign
-    )
-    return bound.metrics()

@@ -11,7 +11,7 @@ from unweave.methods.gdr import GDR
 from unweave.methods.gradient_ascent import GradientAscent
 from unweave.methods.known import METHODS, all_methods, find_method, make_method
 from unweave.methods.l1_sparse import L1Sparse
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Promise
 from unweave.methods.munba import MUNBa
 from unweave.methods.original import Original
 from unweave.methods.retrain import Retrain, require_initial
@@ -36,6 +36,7 @@ __all__ = [
     "MUNBa",
     "Method",
     "Original",
+    "Promise",
     "Reference",
     "Retrain",
     "SalUn",

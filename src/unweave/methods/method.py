@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
 from unweave.data import SUBSETS, Partition
@@ -12,6 +13,21 @@ from unweave.errors import UsageError, unknown
 from unweave.settings import Settings
 
 Profiles: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What an upper bound on forget accuracy is computed from, where a method's runs have one.
+
+    ``bound`` names the formula, which `unweave.evaluation` has. ``settings`` are those of the method that are its
+    constants. ``after_phase`` is the number of the phase, from 0, whose final weights the formula compares with; None
+    if it needs none. ``any_loss`` is False where a constant is a value of our own loss.
+    """
+
+    bound: str
+    settings: tuple[str, ...]
+    after_phase: int | None = None
+    any_loss: bool = True
 
 
 class Method(Settings, ABC):
@@ -24,6 +40,7 @@ class Method(Settings, ABC):
     - ``profiles`` are named sets of values, such as ``paper``. The first is the default and is empty: the defaults of
       the fields are its values. The others state what differs from these.
     - ``takes_loss`` is False for a method that works on logits and labels, and so cannot use a loss of the user's own.
+    - ``promise`` says what an upper bound on forget accuracy is computed from, if there is one.
 
     A subclass may be used by name, as a class, or as an object: ``"ft"``, ``FineTune``, ``FineTune(epochs=3)``.
     """
@@ -33,6 +50,7 @@ class Method(Settings, ABC):
     needs: ClassVar[tuple[str | tuple[str, ...], ...]] = SUBSETS
     profiles: ClassVar[Profiles] = {"default": {}}
     takes_loss: ClassVar[bool] = True
+    promise: ClassVar[Promise | None] = None
 
     @abstractmethod
     def phases(self) -> Sequence[Phase]:

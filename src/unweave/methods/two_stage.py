@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from unweave.data import Batch
 from unweave.engine import Batches, Logged, OptimizerName, Phase, Workbench, make_optimizer
 from unweave.maths import Gradient, clipped, remove_span, squared_wasserstein
-from unweave.methods.method import Method, Profiles
+from unweave.methods.method import Method, Profiles, Promise
 from unweave.runtime import reading
 from unweave.settings import Around, Multiples, OneOf, default, setting
 
@@ -63,6 +63,7 @@ class TwoStage(Method):
         "released": {},
         "paper": {"mean_sign": 1, "momentum": 0.0, "multiplier_update": "after"},
     }
+    promise = Promise(bound="two-stage", settings=("alpha", "mean_sign"), after_phase=0)
 
     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of W₂² in the protected forget objective; 0: PGD.")
     mean_sign: Literal[-1, 1] = setting(-1, help="Sign of the mean in L̃_f: −1 as released, 1 as printed.")

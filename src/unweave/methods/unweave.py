@@ -108,7 +108,7 @@ from unweave.data import RETAINED, Partition
 from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.errors import UsageError
 from unweave.maths import Gradient, averaged_quantiles, gram_matrix, odds_of, remove_span
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Promise
 from unweave.methods.unseen import Reference, describe_reference, is_made_on_demand, reference_losses, require_reference
 from unweave.settings import Around, Between, Multiples, given, setting
 
@@ -119,6 +119,7 @@ class Unweave(Method):
 
     name = "unweave"
     summary = "Forgetting as a constraint with a certificate: descend on what is kept, restore what comes back."
+    promise = Promise(bound="shortfall", settings=("target",), any_loss=False)
 
     goal: Literal["erase", "retrain"] = setting(
         "erase", help="erase: nothing is recognised. retrain: as if never trained, as far as the reference tells."

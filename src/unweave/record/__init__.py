@@ -5,6 +5,7 @@
 """
 
 from unweave.record import merkle, signing
+from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
 from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
@@ -34,9 +35,11 @@ __all__ = [
     "PROOFS_FILE",
     "SPLIT",
     "TEST_SPLIT",
+    "AfterPhase",
     "Check",
     "ForgetSet",
     "Request",
+    "certificate_of",
     "changes",
     "check_beside",
     "check_chain",
@@ -59,6 +62,8 @@ __all__ = [
     "load_public",
     "make_record",
     "merkle",
+    "model_after",
+    "not_kept",
     "now",
     "printable",
     "prove",

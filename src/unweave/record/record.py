@@ -18,8 +18,7 @@ from torch import nn
 
 from unweave.data import EVERY, Partition
 from unweave.engine import Cost
-from unweave.evaluation import BeforeStage2, Metric, Scores
-from unweave.record.certificate import certificate_of
+from unweave.evaluation import Certificate, Metric, Predictions, Scores, certificate_entry, predict
 from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
 from unweave.record.forgotten import SPLIT, TEST_SPLIT
 from unweave.record.proofs import PROOFS_FILE, proofs_of
@@ -42,14 +41,14 @@ def make_record(
     cost: Cost,
     begun: str,
     device: torch.device,
-    before_stage2: BeforeStage2 | None = None,
+    certificate: Certificate | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the record of a finished run, and the private file with which single samples can be proven."""
     forget, salt = ForgetSet.of(split, request.content), secrets.token_bytes(SALT_BYTES)
     digests = tensor_digests(after.state_dict())
     about = provenance(device)
     previous = None if request.previous is None else read_record(Path(request.previous))
-    certificate = certificate_of(before_stage2, scores, split, device, config)
+    bound = _bound(certificate, scores, split, device=device, precision=config["precision"])
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
@@ -72,9 +71,9 @@ def make_record(
         "seeds": {"run": config["seed"], "evaluation": 0},
         "scores": scores.to_dict(),
         "cost": cost.to_dict(),
-        "certificate": certificate,
+        "certificate": bound,
         "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
-        "stated_limits": stated_limits(split, scores, certificate, config),
+        "stated_limits": stated_limits(split, scores, bound, config),
     }
     return sealed(plain(content), request.key), proofs_of(forget, salt, split)
 
@@ -93,6 +92,15 @@ def record_files(
 def now() -> str:
     """Return the time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _bound(certificate: Certificate | None, scores: Scores, split: Partition, **computing: Any) -> dict[str, Any]:
+    """Return the upper bound on forget accuracy, or the reason that there is none."""
+
+    def ask(other: nn.Module) -> Predictions:
+        return predict(other, split.samples, split.rows("forget"), **computing)
+
+    return certificate_entry(certificate, scores.observed, ask)
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:

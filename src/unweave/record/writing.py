@@ -15,7 +15,8 @@ from torch import nn
 from unweave.data import Partition
 from unweave.engine import Cost
 from unweave.errors import UsageError
-from unweave.evaluation import Scores, between_stages, observe
+from unweave.evaluation import Scores, observe
+from unweave.record.certificates import certificate_of, model_after
 from unweave.record.record import NAME, record_files
 from unweave.record.request import Request
 from unweave.runtime import pick_device, processes
@@ -95,9 +96,9 @@ def write(
         raise UsageError(f"{parts.folder / NAME} exists: this run is on record already.")
     device = pick_device(None)
     scores = _with_observed(parts, device)
-    between = between_stages(parts.folder, copy.deepcopy(parts.original), parts.config["settings"])
-    if between is not None:
-        between = replace(between, model=between.model.to(device))
+    certificate = certificate_of(
+        parts.config, lambda phase: model_after(parts.folder, copy.deepcopy(parts.original), phase)
+    )
     public, private = record_files(
         asked,
         config=parts.config,
@@ -108,7 +109,7 @@ def write(
         cost=parts.cost,
         begun=parts.begun,
         device=device,
-        before_stage2=between,
+        certificate=certificate,
     )
     processes.first(lambda: _write(parts.folder, public, private))
     return parts.folder / NAME

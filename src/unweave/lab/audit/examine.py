@@ -11,7 +11,7 @@ from torch import nn
 from unweave.api import unlearn
 from unweave.engine import Compute, Progress
 from unweave.errors import UsageError
-from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate, target_of
+from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.shadows import TARGETS, Pool, check_shadows, make_shadows, obstacle, shadow_metrics
 from unweave.lab.audit.subject import Subject
@@ -44,8 +44,7 @@ def examine(
         subject.test,
         reference=models,
         original=load_weights(subject.same_architecture(), original) if original else None,
-        before_stage2=subject.before_stage2,
-        target=target_of({"method": subject.method, "settings": subject.settings}),
+        certificate=subject.certificate,
         questions=questions,
         relearn=relearn,
         resamples=resamples,

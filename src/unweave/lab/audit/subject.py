@@ -12,10 +12,10 @@ from torch import nn
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2, between_stages
+from unweave.evaluation import Certificate
 from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
 from unweave.methods import all_methods, find_method
-from unweave.record import SPLIT, TEST_SPLIT
+from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
 from unweave.runs import WEIGHTS, load_weights
 from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
 
@@ -40,7 +40,12 @@ class Subject:
     method: str = "original"
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    before_stage2: BeforeStage2 | None = None
+    after_phase: AfterPhase = not_kept  # the model as it was after a phase, where the run's folder keeps that
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the bound on forget accuracy is computed from, if its method has one."""
+        return certificate_of({"method": self.method, "settings": self.settings}, self.after_phase)
 
     def same_architecture(self) -> nn.Module:
         """Return a model to load other weights into."""
@@ -109,7 +114,6 @@ def _of_function(
     said = config.get("method", "original")
     by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
     settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
-    between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
     return Subject(
         model=load_weights(model, path) if path else model,
         train=train,
@@ -117,7 +121,7 @@ def _of_function(
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=between,
+        after_phase=_kept(path, copy.deepcopy(model)) if path and config else not_kept,
     )
 
 
@@ -137,7 +141,7 @@ def _of_benchmark(
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=between_stages(path, benchmark.model(), settings) if config else None,
+        after_phase=_kept(path, benchmark.model()) if config else not_kept,
     )
 
 
@@ -145,6 +149,10 @@ def _check_split(path: Path | None, config: Mapping[str, Any], train: Split, who
     """Raise an error for another split than the one in a run's configuration."""
     if "split" in config and config["split"] != train.hash:
         raise UsageError(f"{path} was made with another split than {whose}. Give it with --split.")
+
+
+def _kept(folder: Path, model: nn.Module) -> AfterPhase:
+    return lambda phase: model_after(folder, model, phase)
 
 
 def load_splits(

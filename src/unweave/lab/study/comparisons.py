@@ -10,12 +10,13 @@ from typing import Literal
 
 from torch import nn
 
-from unweave.evaluation import Look, Observed, evaluate, target_of
+from unweave.evaluation import Look, Observed, evaluate
 from unweave.lab.benchmarks import Benchmark
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
+from unweave.record import certificate_of
 from unweave.runs import load_weights
 from unweave.storage import Lock
 
@@ -98,7 +99,7 @@ class Comparisons:
             look.test,
             reference=[self.reference(other) for other in references],
             original=self.originals(seed),
-            target=target_of(json.loads((self.store.cells / name / "config.json").read_text())),
+            certificate=certificate_of(json.loads((self.store.cells / name / "config.json").read_text())),
             look=look,
             **self.originals.computing.looking,
         )
