@@ -1,1 +1,5 @@
-"""Speed and memory, measured: `python -m bench.run`, `python -m bench.scaling`, `python -m bench.plot`."""
+"""Benchmarks of speed and memory. Each module is a command, such as `python -m bench.run`.
+
+Against other code: `run` (the released loop), `overhead` (plain torch by hand), `steps` (another source tree). Alone:
+`methods`, `scaling` (drawn by `plot`), `sentences`, `quality`, `processes`. The rest is what they share.
+"""

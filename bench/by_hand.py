@@ -1,8 +1,8 @@
 """The two-stage method by hand: the yardstick of `bench.overhead`, in plain torch without a line of unweave.
 
-It is what one would write for one model and one data set in memory, knowing the paper and what makes it fast: batches
-are indexing operations, batches of a step share a forward pass, reference losses are computed once, nothing is read
-from the device before the end. It computes what the method computes, from the same batches.
+It is what one would write for one model and one data set in memory, with the paper at hand and speed in mind: batches
+are indexing operations, batches of a step share a forward pass, reference losses are computed once, and no value is
+read before the end. It computes what the method computes, from the same batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IN_ORDER = 256  # samples of a pass without gradient
 
 @dataclass(frozen=True, kw_only=True)
 class Stage1:
-    """What stage 1 is given: for each step the rows of a remote and of a forget batch, and the remote rows."""
+    """The input of stage 1: for each step the rows of its remote and forget batch; all remote rows; settings."""
 
     steps: Sequence[tuple[Tensor, Tensor]]
     remote: Tensor
@@ -33,7 +33,7 @@ class Stage1:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage2:
-    """What stage 2 is given: for each step the rows of its adjacent, forget and remote batches, and the forget rows."""
+    """The input of stage 2: for each step the rows of its batches of each subset; all forget rows; settings."""
 
     steps: Sequence[tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]]
     forget: Tensor
@@ -114,7 +114,7 @@ def stage2(model: nn.Module, data: Data, given: Stage2) -> Logged:
 def _descend_on(
     model: nn.Module, data: Data, batches: Sequence[Tensor], most: int, means: list[Tensor]
 ) -> list[Tensor]:
-    """Return the gradient of the sum of the batches' mean losses, and note these."""
+    """Return the gradient of the sum of the batches' mean losses, and append these to ``means``."""
     for parameter in model.parameters():
         parameter.grad = None
     for group in passes(batches, most):

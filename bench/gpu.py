@@ -1,4 +1,4 @@
-"""What a GPU is judged by: ResNet-18 at 224 px, the steps of the released protocol, against the released loop."""
+"""How fast a GPU is: ResNet-18 at 224 px and the steps of the released protocol, against the released loop."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from unweave.engine.compiling import forwards as compiled
 from unweave.maths import remove_span
 from unweave.methods import Descent, DescentSettings
 
-STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the protocol on CIFAR-100
-OWN_STEPS = 96  # of our own method there
-KERNELS = {  # by words in their names; what is left is "other"
+STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the released protocol on CIFAR-100
+OWN_STEPS = 96  # of our own method on CIFAR-100
+KERNELS = {  # words in the names of kernels; all other kernels are "other"
     "sums over images (triton)": ("triton_red", "triton_per"),
     "element by element (triton)": ("triton_poi",),
     "convolutions and products": ("xmma", "cutlass", "gemm", "conv", "cudnn", "implicit", "sm90", "sm80"),
@@ -35,43 +35,93 @@ PARTS = ("stage1", "stage2", "projection", "evaluation")
 def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
     """Measure everything, print it, write it; return the ratios to the yardstick."""
     workload = workloads.images()
-    peak = matmul_peak(device)
+    content: dict[str, Any] = {"workload": workload.note, "matmul_peak_flops": matmul_peak(device)}
     start_up(workload, device)
-    print(f"\nbfloat16 matrix products: {peak / 1e12:.0f} TFLOP/s")
-    # First of all, so that the warm-up of a run is measured and not that of another part.
-    first_run = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
-    passes = {"as it is": one_batch(workload, device, peak, "off")}
+    # First, so that it includes the warm-up of a run and no other part has warmed up before.
+    content["first_run"] = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
+    content["passes"] = large_passes(workload, device, content["matmul_peak_flops"])
+    for _ in range(2):  # in the first pass, shapes are compiled at their second batch, amid the timed steps
+        content["stages"] = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
+        content["constrained"] = our_stage(workload, "constrained", device, "on")
+    content["profile"] = kernels(workload, device)
+    content["yardstick"] = {stage: their_stage(workload, stage, device) for stage in STEPS}
+    content["projection"] = projections(workload, device)
+    content["evaluation"] = evaluations(device)
+    content["training"] = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
+    content |= totals(content)
+    show(content)
+    measure.write(out, "gpu", content, device)
+    return {part: round(content["ratios"][part], 2) for part in PARTS}
+
+
+def large_passes(workload: Workload, device: torch.device, peak: float) -> dict[str, dict[str, float]]:
+    """Time passes of 512 images uncompiled, compiled by torch alone, and compiled by us."""
+    found = {"as it is": one_batch(workload, device, peak, "off")}
     with patch.object(compiled, "BACKEND", "inductor"):
-        passes["compiled as torch does"] = one_batch(workload, device, peak, "on")
-    passes["compiled"] = one_batch(workload, device, peak, "on")
-    for _ in range(2):  # the first time through, shapes are compiled when they come again, in the midst of it
-        ours = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
-        own = our_stage(workload, "constrained", device, "on")
-    profile = kernels(workload, device)
-    for way, row in passes.items():
+        found["compiled as torch does"] = one_batch(workload, device, peak, "on")
+    return {**found, "compiled": one_batch(workload, device, peak, "on")}
+
+
+def totals(content: dict[str, Any]) -> dict[str, Any]:
+    """Compute the seconds of the whole protocol and the ratios to the yardstick."""
+    ours, theirs, own = content["stages"], content["yardstick"], content["constrained"]
+    projection, evaluation = content["projection"], content["evaluation"]
+    fresh, total, yardstick = (
+        sum(found[stage]["whole_seconds"] for stage in STEPS) for found in (content["first_run"], ours, theirs)
+    )
+    steps, yardstick_steps = (
+        sum(STEPS[stage] * found[stage]["step_seconds"] for stage in STEPS) for found in (ours, theirs)
+    )
+    bookkeeping = projection["seconds"] + ours[2]["bookkeeping_seconds"]
+    return {
+        "constrained_ratio": yardstick / own["whole_seconds"],
+        "projection_and_bookkeeping_share": bookkeeping / ours[2]["step_seconds"],
+        "whole_seconds": total,
+        "whole_yardstick_seconds": yardstick,
+        "whole_ratio": yardstick / total,
+        "first_run_seconds": fresh,
+        "first_run_ratio": yardstick / fresh,
+        "steps_seconds": steps,
+        "steps_yardstick_seconds": yardstick_steps,
+        "steps_ratio": yardstick_steps / steps,
+        "ratios": {
+            "stage1": theirs[1]["step_seconds"] / ours[1]["step_seconds"],
+            "stage2": theirs[2]["step_seconds"] / ours[2]["step_seconds"],
+            "projection": projection["yardstick_seconds"] / projection["seconds"],
+            "evaluation": evaluation["yardstick_seconds_224px"] / evaluation["seconds_224px"],
+        },
+    }
+
+
+def show(content: dict[str, Any]) -> None:
+    """Print what was measured."""
+    print(f"\nbfloat16 matrix products: {content['matmul_peak_flops'] / 1e12:.0f} TFLOP/s")
+    _show_passes(content)
+    _show_stages(content)
+    share, seconds = content["projection_and_bookkeeping_share"], content["evaluation"]["seconds_32px"]
+    waits = content["stages"][2]["host_waits"]
+    print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {waits}")
+    print(f"six accuracies, losses and attack features of 60,000 images: {seconds:.2f} s at 32 px")
+
+
+def _show_passes(content: dict[str, Any]) -> None:
+    for way, row in content["passes"].items():
         print(
             f"512 images, forward and backward, {way}: {1e3 * row['seconds']:.1f} ms, "
             f"{row['images_per_second']:,.0f} images/s, {row['tflops']:.0f} TFLOP/s ({row['share_of_peak']:.0%} of "
             f"that), warm-up {row['warm_up_seconds']:.1f} s"
         )
-    theirs = {stage: their_stage(workload, stage, device) for stage in STEPS}
-    projection = projections(workload, device)
-    evaluation = evaluations(device)
-    small = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
-    for way, row in small.items():
+    for way, row in content["training"].items():
         print(
             f"a step of training, 128 images, compile {way}: {1e3 * row['seconds']:.1f} ms, of which the host works "
             f"{1e3 * row['host_seconds']:.1f} ms; {row['images_per_second']:,.0f} images/s"
         )
-    steps_only = {
-        side: sum(STEPS[n] * found[n]["step_seconds"] for n in STEPS)
-        for side, found in (("ours", ours), ("yardstick", theirs))
-    }
-    for kind, part in profile.items():
+    for kind, part in content["profile"].items():
         print(f"of a compiled pass, {kind}: {part:.0%}")
-    share = (projection["seconds"] + ours[2]["bookkeeping_seconds"]) / ours[2]["step_seconds"]
-    fresh, total = (sum(found[stage]["whole_seconds"] for stage in STEPS) for found in (first_run, ours))
-    yardstick = sum(theirs[stage]["whole_seconds"] for stage in STEPS)
+
+
+def _show_stages(content: dict[str, Any]) -> None:
+    ours, theirs, own = content["stages"], content["yardstick"], content["constrained"]
     for stage in STEPS:
         print(
             f"stage {stage}: {1e3 * ours[stage]['step_seconds']:.1f} ms a step, "
@@ -79,62 +129,30 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
             f"{1e3 * theirs[stage]['step_seconds']:.0f} ms, {theirs[stage]['peak_bytes'] / 1e9:.1f} GB"
         )
     print(
-        f"the whole protocol (372 + 96 steps): {fresh:.1f} s on a machine that has compiled nothing, {total:.1f} s "
-        f"with compiled code at hand; yardstick {yardstick:.0f} s (from {theirs[1]['steps']} and "
-        f"{theirs[2]['steps']} steps): {yardstick / fresh:.1f}×, {yardstick / total:.1f}×"
+        f"the whole protocol (372 + 96 steps): {content['first_run_seconds']:.1f} s on a machine that has compiled "
+        f"nothing, {content['whole_seconds']:.1f} s with compiled code at hand; yardstick "
+        f"{content['whole_yardstick_seconds']:.0f} s (from {theirs[1]['steps']} and {theirs[2]['steps']} steps): "
+        f"{content['first_run_ratio']:.1f}×, {content['whole_ratio']:.1f}×"
     )
     print(
-        f"their steps alone: {steps_only['ours']:.1f} s; yardstick {steps_only['yardstick']:.0f} s: "
-        f"{steps_only['yardstick'] / steps_only['ours']:.1f}×"
+        f"their steps alone: {content['steps_seconds']:.1f} s; yardstick {content['steps_yardstick_seconds']:.0f} s: "
+        f"{content['steps_ratio']:.1f}×"
     )
     print(
         f"our own method, {OWN_STEPS} steps of {1e3 * own['step_seconds']:.1f} ms: {own['whole_seconds']:.1f} s, "
-        f"{own['peak_bytes'] / 1e9:.1f} GB; {yardstick / own['whole_seconds']:.0f}×"
+        f"{own['peak_bytes'] / 1e9:.1f} GB; {content['constrained_ratio']:.0f}×"
     )
-    print(f"projection and bookkeeping: {share:.1%} of a step of stage 2; host waits: {ours[2]['host_waits']}")
-    print(f"six accuracies, losses and attack features of 60,000 images: {evaluation['seconds_32px']:.2f} s at 32 px")
-    ratios = {
-        "stage1": theirs[1]["step_seconds"] / ours[1]["step_seconds"],
-        "stage2": theirs[2]["step_seconds"] / ours[2]["step_seconds"],
-        "projection": projection["yardstick_seconds"] / projection["seconds"],
-        "evaluation": evaluation["yardstick_seconds_224px"] / evaluation["seconds_224px"],
-    }
-    content = {
-        "workload": workload.note,
-        "matmul_peak_flops": peak,
-        "passes": passes,
-        "training": small,
-        "profile": profile,
-        "stages": ours,
-        "constrained": own,
-        "constrained_ratio": yardstick / own["whole_seconds"],
-        "first_run": first_run,
-        "yardstick": theirs,
-        "projection": projection,
-        "evaluation": evaluation,
-        "projection_and_bookkeeping_share": share,
-        "whole_seconds": total,
-        "whole_yardstick_seconds": yardstick,
-        "whole_ratio": yardstick / total,
-        "first_run_seconds": fresh,
-        "first_run_ratio": yardstick / fresh,
-        "steps_seconds": steps_only["ours"],
-        "steps_ratio": steps_only["yardstick"] / steps_only["ours"],
-        "ratios": ratios,
-    }
-    measure.write(out, "gpu", content, device)
-    return {part: round(ratios[part], 2) for part in PARTS}
 
 
 def start_up(workload: Workload, device: torch.device) -> None:
-    """Import what models need and let the device load its first kernels: no part of any stage."""
+    """Do the imports and load the first kernels, so that no stage pays for them."""
     bench, _ = measure.phase_of(workload, 2, device, compile="off")
     bench.gradient([bench.losses(bench.batches("forget", size=16)[0]).mean()])
     wait(device)
 
 
 def matmul_peak(device: torch.device) -> float:
-    """Return the floating-point operations per second of large bfloat16 products."""
+    """Return the floating-point operations per second of large bfloat16 matrix products."""
     size = 8192
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(5):
@@ -175,7 +193,7 @@ def one_batch(workload: Workload, device: torch.device, peak: float, compile_: A
 
 
 def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Return the shares of the device's time that kinds of kernels take in a compiled pass of 512 images."""
+    """Return each kind of kernel's share of the device's time, in a compiled pass of 512 images."""
     bench, _ = measure.phase_of(workload, 2, device, compile="on")
     batches = bench.batches("remote", size=512)
     for _ in range(3):
@@ -187,7 +205,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
         wait(device)
     times: Counter[str] = Counter()
     for event in profiler.key_averages():
-        if not event.self_device_time_total:  # a profiler that may not see the device has no others
+        if not event.self_device_time_total:  # without access to the device, all events are like this
             continue
         kind = next((kind for kind, words in KERNELS.items() if any(word in event.key for word in words)), "other")
         times[kind] += event.self_device_time_total
@@ -196,7 +214,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
-    """Time a step of training, batches of 128, and how long the host is busy with it: it may be the slower one."""
+    """Time a training step of 128 samples, and how long the host works on it, which may be the limit."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile_)
     settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128)
     phase = Descent(settings, subsets=SUBSETS)
@@ -214,7 +232,7 @@ def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> 
 
 
 def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: Any) -> dict[str, Any]:
-    """Time a stage of ours: compiled where that pays for the protocol's steps (auto), or all of it (on)."""
+    """Time a stage of ours: compiled where it pays for the protocol's steps (``auto``), or everywhere (``on``)."""
     torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
     bench, phase = measure.phase_of(workload, stage, device, compile=compile_)
@@ -229,7 +247,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
     step = statistics.median(laps.seconds)
     start = time.perf_counter()
     more = 30 if stage == 1 else 8
-    measure.take_steps(bench, phase, more, first=40)  # without waiting after each step, as a run does
+    measure.take_steps(bench, phase, more, first=40)  # like a run, without waiting after each step
     wait(device)
     flowing = (time.perf_counter() - start) / more
     return {
@@ -245,7 +263,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
 
 
 def _host_waits(bench: Any, phase: Any) -> str:
-    """Return what made the host wait within a step, or "none"."""
+    """Return the operation that made the host wait in a step, or "none"."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         phase.step(60)
@@ -257,7 +275,7 @@ def _host_waits(bench: Any, phase: Any) -> str:
 
 
 def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
-    """Return the seconds of a step that are neither passes through the model nor projection: momentum and move."""
+    """Return the seconds of a step's bookkeeping: momentum and moving the weights."""
     parts = [torch.randn_like(parameter) for parameter in bench.parameters]
 
     def work() -> None:
@@ -268,7 +286,7 @@ def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
 
 
 def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[str, Any]:
-    """Time a few steps of the yardstick, and take the protocol's number of them."""
+    """Time a few steps of the yardstick, and extrapolate to the protocol's number of steps."""
     model, s = workload.theirs().to(device), workload.settings
     loaders = workload.loaders(device)["train"]
     torch.cuda.reset_peak_memory_stats(device)
@@ -305,7 +323,7 @@ def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[
 
 
 def projections(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Time the projection alone, two directions."""
+    """Time the projection alone, with two directions."""
     parameters = list(workload.theirs().to(device).parameters())
     first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
     return {
@@ -315,7 +333,7 @@ def projections(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def evaluations(device: torch.device) -> dict[str, float]:
-    """Time the evaluation of 60,000 images at both sizes; the yardstick's from 6,000, times ten."""
+    """Time the evaluation of 60,000 images at both sizes; for the yardstick, ten times that of 6,000."""
     found = {}
     for size in (32, 224):
         workload = workloads.images(size=size)

@@ -1,11 +1,11 @@
-"""What every method costs with the device to itself: seconds of a whole run, and its peak memory.
+"""What each method costs with the device to itself: the seconds of a whole run and its peak memory.
 
     python -m bench.methods [--methods ft,scrub] [--compile off,on] [--out FOLDER] [--device cpu]
 
-On CUDA a ResNet-18 sees random images at 224 px, with the counts of CIFAR-100 and the settings that the paper prints
-for it (two-stage, PGD and MUNBa have the release's); on a CPU it is the benchmark `digits`. Some steps of each phase,
-spread over all of it, are timed, and the rest is extrapolated. Step sizes are next to nothing, so that random weights
-cannot diverge; time does not depend on them. What was measured is written after every method.
+On CUDA a ResNet-18 sees random images at 224 px, with CIFAR-100's number of samples and the settings that the paper
+prints for it (the release's for two-stage, PGD and MUNBa). On a CPU it is the benchmark `digits`. Some steps of each
+phase, spread evenly, are timed, and the rest is extrapolated. Step sizes are close to zero, so that random weights
+cannot diverge; the time does not depend on them. The file is written again after every method.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from unweave.engine.compiling import Compile
 from unweave.methods import METHODS, Method, find_method
 from unweave.runtime import pick_device, seed_everything
 
-FIRST = 6  # steps that may compile, allocate and load kernels; they count once
-TIMED = 60  # steps of a phase at the most
-STILL = 1e-12  # as a step size
+FIRST = 6  # steps that may compile, allocate and load kernels; they are counted once
+TIMED = 60  # at most this many later steps of a phase are timed
+STILL = 1e-12  # a step size that moves nothing
 NAMES = tuple(name for name in METHODS if name != "original")
 
 
 def measure_method(
     method: type[Method], workload: Workload, device: torch.device, *, compile: Compile
 ) -> dict[str, Any]:
-    """Return what a run of a method takes, and from how many of its steps that was found."""
+    """Return what a run of a method takes, and how many of its steps were timed."""
     configured = workload.configured(method)
     still = {name: STILL for name in configured.to_dict() if name.endswith("learning_rate")}
     phases = method.configure(configured.to_dict(), still).with_given(initial=workload.ours).phases()
@@ -52,6 +52,8 @@ def measure_method(
 
 
 def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict[str, Any]:
+    """Time the start of a phase, its first steps and some later ones; extrapolate the rest."""
+
     def timed(work: Any) -> float:
         start = time.perf_counter()
         work()
@@ -72,7 +74,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
     first = list(range(min(FIRST, phase.steps)))
     later = spread(len(first), phase.steps, most=TIMED)
     to_first, to_later = timed(lambda: take(first)), timed(lambda: take(later))
-    end = timed(phase.finish) if len(first) + len(later) == phase.steps else 0.0  # else it lacks what it sums up
+    end = timed(phase.finish) if len(first) + len(later) == phase.steps else 0.0  # the end needs all steps
     step = to_later / len(later) if later else 0.0
     return {
         "seconds": begun + to_first + (phase.steps - len(first)) * step + end,
@@ -85,7 +87,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
 
 
 def spread(first: int, end: int, *, most: int) -> list[int]:
-    """Return numbers from the first on, ``most`` at most, evenly spread up to the end: steps of a phase may differ.
+    """Return at most ``most`` numbers, spread evenly from ``first`` up to ``end``: the steps of a phase may differ.
 
     >>> spread(6, 10, most=60), spread(6, 1006, most=4)
     ([6, 7, 8, 9], [6, 256, 506, 756])
@@ -95,7 +97,7 @@ def spread(first: int, end: int, *, most: int) -> list[int]:
 
 
 def main() -> None:
-    """Measure method after method; print a table, and write what was found."""
+    """Measure one method after the other; print a table and write the file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--methods", default=",".join(NAMES), help="names, joined by commas")
     parser.add_argument("--compile", default="off", help="off, on or auto; several joined by commas")
@@ -104,7 +106,7 @@ def main() -> None:
     words = parser.parse_args()
     device = pick_device(words.device)
     workload = workloads.images() if device.type == "cuda" else workloads.digits(workers=0)
-    measure_method(find_method("ga"), workload, device, compile="off")  # imports and first kernels are nobody's cost
+    measure_method(find_method("ga"), workload, device, compile="off")  # pays for imports and first kernels
     found: dict[str, dict[str, Any]] = {}
     for way in words.compile.split(","):
         print(f"\n{workload.name}, compile {way}")
@@ -119,7 +121,7 @@ def main() -> None:
 
 
 def _measured(method: type[Method], workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
-    """Measure a method; where all is compiled, a second time, with the code at hand, and say how long that took."""
+    """Measure a method. With ``on``, measure it again with the compiled code, to tell the seconds of compiling."""
     begun = time.perf_counter()
     row = measure_method(method, workload, device, compile=way)
     if way != "on":

@@ -1,9 +1,9 @@
-"""Whether speed costs quality: two-stage on CIFAR-100 as it runs by default, and in plain float32.
+"""Does speed cost quality? Two-stage on CIFAR-100 as it runs by default, and in plain float32.
 
     python -m bench.quality --data DATA --originals STUDY [--seeds 2] [--out FOLDER] [--small]
 
-Both begin from the same originals (of a study of cifar100-resnet18) with the same seeds. By default on CUDA: bfloat16
-passes, channels last, compiled where it pays. Plain: float32 without TF32, nothing compiled. Prints the six accuracies.
+Both start from the same originals (of a study of cifar100-resnet18) with the same seeds. The default on CUDA: bfloat16
+passes, channels last, compiled where it pays. Plain: float32 without TF32, uncompiled. Prints the six accuracies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CELLS = [(part, subset) for part in ("train", "test") for subset in SUBSETS]
 
 
 def main() -> None:
-    """Run both ways, seed by seed; write after every run, so that what is done is kept."""
+    """Run both ways, seed by seed; write the file after every run, so that finished runs are kept."""
     parser = argparse.ArgumentParser(description="Does speed cost quality?")
     parser.add_argument("--data", required=True, help="folder with the data sets")
     parser.add_argument("--originals", type=Path, required=True, help="folder of a study of cifar100-resnet18")
@@ -56,6 +56,7 @@ def main() -> None:
 
 
 def _line(name: str, runs: list[dict[str, Any]]) -> str:
+    """Return a line of the table: the means over some runs."""
     means = [100 * statistics.fmean(run[f"{part} {subset}"] for run in runs) for part, subset in CELLS]
     seconds = statistics.fmean(run["seconds"] for run in runs)
     return f"{name:14}" + "".join(f"{mean:16.2f}" for mean in means) + f"{seconds:10.1f}"

@@ -1,13 +1,13 @@
-"""The yardstick: a plain transcription of how the paper's released loop goes about the same work.
+"""The yardstick: a plain transcription of how the paper's released loop works.
 
-Written by us from our description of its behaviour, not from its code. It does, on purpose, what that loop does:
+We wrote it from our description of the loop's behaviour, not from its code. On purpose it does what that loop does:
 
-- samples are stored images, decoded, resized and normalised one at a time, each time they are needed;
-- the loaders of forget and remote data, and their worker processes, are made anew for every step of stage 2;
-- the reference losses of stage 2 come from a frozen copy of the model, run again on every batch;
-- gradients are Python lists, added into new lists batch by batch; dot products go to the host one by one;
-- everything is in the precision, the layout and the eager mode that PyTorch starts with;
-- evaluation passes over each subset once for its accuracy and once more for the outputs that attacks look at.
+- Images are decoded, resized and normalised one at a time, each time they are needed.
+- The loaders of forget and remote data, and their worker processes, start anew for every step of stage 2.
+- The reference losses of stage 2 come from a frozen copy of the model, which runs again on every batch.
+- Gradients are Python lists, added into new lists batch by batch. Dot products go to the host one by one.
+- Precision, memory layout and eager mode are PyTorch's defaults.
+- Evaluation passes over each subset once for its accuracy and again for the outputs that attacks use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RIDGE = 1e-8  # added to the diagonal of the Gram matrix, once for every paramet
 
 
 class StoredImages(Dataset[tuple[Tensor, int]]):
-    """Images as bytes (height × width × channels, or height × width), decoded and prepared one at a time."""
+    """Images as bytes (height × width × channels, or height × width); each is prepared when it is read."""
 
     def __init__(
         self, images: np.ndarray[Any, Any], labels: Sequence[int], *, scale: float, size: int | None = None
@@ -51,7 +51,7 @@ class StoredImages(Dataset[tuple[Tensor, int]]):
 
 
 class Loaders:
-    """A loader of a subset whenever one is asked for: a new shuffle and new worker processes each time."""
+    """Makes a loader of a subset on each call, with a new shuffle and new worker processes."""
 
     def __init__(self, subsets: dict[str, Dataset[Any]], *, workers: int, device: torch.device) -> None:
         self.subsets, self.workers, self.device = subsets, workers, device
@@ -77,7 +77,7 @@ def losses_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def cycled(loader: Iterator[Any]) -> Iterator[Any]:
-    """Keep the batches of the first pass, and replay them for ever."""
+    """Yield the batches of the first pass, and repeat them forever."""
     kept = []
     for batch in loader:
         kept.append(batch)
@@ -99,7 +99,7 @@ def stage1(
     pinned: float = 0.0,
     clock: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take some steps of stage 1; ``clock`` is called before the first step and after each."""
+    """Take steps of stage 1. ``clock`` is called before the first step and after each."""
     model.eval()
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     forget = cycled(loaders("forget", forget_batch))
@@ -112,7 +112,7 @@ def stage1(
             remote = loaders("remote", remote_batch)
             batch = next(remote)
         forget_losses = losses_of(model, *next(forget))
-        below = (forget_losses < clip).float()  # a sample above the cap keeps its loss and loses its gradient
+        below = (forget_losses < clip).float()  # above the cap a sample keeps its loss but has no gradient
         forget_loss = (forget_losses * below + (forget_losses * (1 - below)).detach()).mean()
         gap = losses_of(model, *batch).mean() - pinned
         objective = -forget_loss + multiplier * gap + penalty / 2 * gap**2
@@ -137,13 +137,24 @@ def stage2(
     alpha: float = 0.5,
     clock: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take some steps of stage 2; ``clock`` is called before the first step and after each."""
+    """Take steps of stage 2. ``clock`` is called before the first step and after each."""
     model.eval()
     reference = copy.deepcopy(model).eval()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(parameters, lr=learning_rate)
     velocity = [torch.zeros_like(parameter) for parameter in parameters]
     adjacent: Iterator[Any] = iter(())
+
+    def to_forget(inputs: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            before = -losses_of(reference, inputs, labels)
+        now = -losses_of(model, inputs, labels)
+        apart = (torch.sort(now).values - torch.sort(before).values) ** 2
+        return (1 - alpha) * now.mean() + alpha * apart.mean()
+
+    def to_hold(inputs: Tensor, labels: Tensor) -> Tensor:
+        return -losses_of(model, inputs, labels).mean()
+
     clock()
     for _ in range(steps):
         batch = next(adjacent, None)
@@ -151,22 +162,8 @@ def stage2(
             adjacent = loaders("adjacent", adjacent_batch)
             batch = next(adjacent)
         goal = _gradient(losses_of(model, *batch).mean(), parameters)
-        forget = [torch.zeros_like(parameter) for parameter in parameters]
-        for number, (inputs, labels) in enumerate(loaders("forget", forget_batch)):
-            if number >= batch_limit:
-                break
-            with torch.no_grad():
-                before = -losses_of(reference, inputs, labels)
-            now = -losses_of(model, inputs, labels)
-            apart = (torch.sort(now).values - torch.sort(before).values) ** 2
-            found = _gradient((1 - alpha) * now.mean() + alpha * apart.mean(), parameters)
-            forget = [total + part for total, part in zip(forget, found, strict=True)]
-        remote = [torch.zeros_like(parameter) for parameter in parameters]
-        for number, (inputs, labels) in enumerate(loaders("remote", remote_batch)):
-            if number >= batch_limit:
-                break
-            found = _gradient(-losses_of(model, inputs, labels).mean(), parameters)
-            remote = [total + part for total, part in zip(remote, found, strict=True)]
+        forget = _added_up(loaders("forget", forget_batch), to_forget, parameters, most=batch_limit)
+        remote = _added_up(loaders("remote", remote_batch), to_hold, parameters, most=batch_limit)
         direction = [momentum * v + g for v, g in zip(velocity, goal, strict=True)]
         velocity = project(direction, forget, remote)
         optimizer.zero_grad()
@@ -176,8 +173,24 @@ def stage2(
         clock()
 
 
+def _added_up(
+    batches: Iterator[tuple[Tensor, Tensor]],
+    objective: Callable[[Tensor, Tensor], Tensor],
+    parameters: list[nn.Parameter],
+    *,
+    most: int,
+) -> list[Tensor]:
+    """Add up the gradients of an objective over at most ``most`` batches, each time into a new list."""
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    for number, batch in enumerate(batches):
+        if number >= most:
+            break
+        total = [before + part for before, part in zip(total, _gradient(objective(*batch), parameters), strict=True)]
+    return total
+
+
 def project(direction: list[Tensor], first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
-    """Remove the span of two gradients from a direction: dot products in float64, the 2×2 system on the host."""
+    """Remove the span of two gradients from a direction. Dot products are in float64, the 2×2 system on the host."""
     gram, dots = torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     for u, f, r in zip(direction, first, second, strict=True):
         u64, f64, r64 = (part.reshape(-1).double() for part in (u, f, r))
@@ -193,7 +206,7 @@ def project(direction: list[Tensor], first: list[Tensor], second: list[Tensor]) 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, parts: dict[str, Loaders], *, size: int) -> dict[str, Any]:
-    """Return six accuracies, and the probabilities that attacks look at."""
+    """Return the six accuracies and the probabilities that attacks use."""
     model.eval()
     found: dict[str, Any] = {}
     for part, loaders in parts.items():

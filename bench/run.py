@@ -1,9 +1,9 @@
-"""Ratios against the released loop's way of working, and on CUDA everything else that a GPU is judged by.
+"""How many times faster the two-stage method is than the released loop; on CUDA also how well the GPU is used.
 
     python -m bench.run [--out FOLDER] [--device cpu]
 
-Prints a table and, last, one line of JSON: how many times faster each part is than the yardstick. On a CPU the model
-and the data are those of the benchmark `digits`; on CUDA a ResNet-18 sees random images at 224 px.
+The yardstick is `bench.released_loop`. Prints a table and, as the last line, the ratios as JSON. On a CPU the model and
+the data are those of the benchmark `digits`; on CUDA a ResNet-18 sees random images at 224 px.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORKERS = 2
 
 
 def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio."""
+    """Return the median seconds of a step, a projection and an evaluation on both sides, and their ratios."""
     sides: dict[str, tuple[Callable[[], list[float]], Callable[[], list[float]]]] = {
         "stage1": (_our_steps(workload, 1, device, 20), _their_stage1(workload, device, 20)),
         "stage2": (_our_steps(workload, 2, device, 8), _their_stage2(workload, device, 8)),
@@ -43,6 +43,7 @@ def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -
 
 
 def _our_steps(workload: Workload, stage: Stage, device: torch.device, count: int) -> Callable[[], list[float]]:
+    """Return a function that takes the next steps of a stage of ours and returns their seconds."""
     bench, phase = measure.phase_of(workload, stage, device)
     taken = 0
 
@@ -57,6 +58,7 @@ def _our_steps(workload: Workload, stage: Stage, device: torch.device, count: in
 
 
 def _their_stage1(workload: Workload, device: torch.device, count: int) -> Callable[[], list[float]]:
+    """Return a function that takes steps of the yardstick's stage 1 and returns their seconds."""
     model, s = workload.theirs().to(device), workload.settings
 
     def steps() -> list[float]:
@@ -76,6 +78,7 @@ def _their_stage1(workload: Workload, device: torch.device, count: int) -> Calla
 
 
 def _their_stage2(workload: Workload, device: torch.device, count: int) -> Callable[[], list[float]]:
+    """Return a function that takes steps of the yardstick's stage 2 and returns their seconds."""
     model, s = workload.theirs().to(device), workload.settings
 
     def steps() -> list[float]:
@@ -97,6 +100,7 @@ def _their_stage2(workload: Workload, device: torch.device, count: int) -> Calla
 
 
 def _projections(workload: Workload, device: torch.device) -> tuple[Callable[[], list[float]], ...]:
+    """Return a function for each side that projects ten times and returns the seconds."""
     parameters = list(workload.theirs().to(device).parameters())
     first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
 
@@ -115,6 +119,7 @@ def _projections(workload: Workload, device: torch.device) -> tuple[Callable[[],
 
 
 def _evaluations(workload: Workload, device: torch.device) -> tuple[Callable[[], list[float]], ...]:
+    """Return a function for each side that evaluates a model and returns the seconds."""
     ours, theirs = workload.ours().to(device), workload.theirs().to(device)
 
     def timed(work: Callable[[], Any]) -> list[float]:
@@ -142,10 +147,10 @@ def _short(seconds: float) -> str:
 
 
 def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
-    """Measure `digits` against the yardstick as released, and against one that reads its data in the same process."""
+    """Compare on `digits` with the yardstick as released, and with one that reads its data in the same process."""
     results: dict[str, Any] = {}
     for workers in (0, WORKERS):
-        name = f"in {workers} processes that are started anew, as released" if workers else "in the same process"
+        name = f"in {workers} processes that start anew, as released" if workers else "in the same process"
         found = compare(workloads.digits(workers=workers), device, rounds=3 if workers else ROUNDS)
         show(f"digits, the median of a step; the yardstick reads its data {name}", found)
         results["as_released" if workers else "in_one_process"] = found
@@ -155,7 +160,7 @@ def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and write what was found."""
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for JSON files")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")

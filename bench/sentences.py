@@ -1,9 +1,9 @@
-"""What it saves on a CPU to run sentences by their lengths: the two stages and an evaluation, with and without.
+"""How much time a CPU saves by running sentences by length: the two stages and an evaluation.
 
     python -m bench.sentences [--out FOLDER]
 
-An encoder of MiniLM's size with random weights reads 1,200 random sentences of 22 tokens on average, 40 at most, which
-are the lengths of ToxiGen's. Both ways take turns in one process, and the ratio is the median of those within a round.
+An encoder of MiniLM's size with random weights reads 1,200 random sentences of 22 tokens on average and 40 at most, the
+lengths of ToxiGen. Both ways take turns in one process; the ratio is the median of the ratios of the rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = {
     **{f"stage1_{kind}_batch": 64 for kind in ("remote", "forget")},
     **{f"stage2_{kind}_batch": 64 for kind in ("adjacent", "forget", "remote")},
     "stage2_remote_batches": 4,
-    "stage1_learning_rate": 1e-12,  # so that random weights stay what they are
+    "stage1_learning_rate": 1e-12,  # moves nothing, so random weights cannot diverge
     "stage2_learning_rate": 1e-12,
 }
 
@@ -59,7 +59,7 @@ def sentences() -> Split:
 
 
 def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step, or of an evaluation, by lengths and in whole batches, and the ratio."""
+    """Return the median seconds of a step and of an evaluation, by length and in whole batches, and the ratio."""
     method = find_method("two-stage")
     bench = Workbench(model, split, device=CPU)
     works: dict[str, Callable[[], Any]] = {}
@@ -78,7 +78,7 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
 
 
 def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> list[float]:
-    """Time some work; in whole batches nothing is cut, for the longest sentence of any batch has all tokens."""
+    """Time some work. In whole batches nothing is cut, because each batch has a sentence of full length."""
     bench.split.samples.cut_padding = by_length
     bench.forward.may_run_apart(by_length)
     laps = Laps(CPU)
@@ -92,8 +92,8 @@ def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> lis
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description="What it saves to run sentences by their lengths.")
-    parser.add_argument("--out", type=Path, help="a folder for sentences-cpu.json")
+    parser = argparse.ArgumentParser(description="How much time a CPU saves by running sentences by length.")
+    parser.add_argument("--out", type=Path, help="folder for sentences-cpu.json")
     words = parser.parse_args()
     found = compare(encoder().eval(), sentences())
     for name, row in found.items():

@@ -1,4 +1,4 @@
-"""What is measured: one model, its data in the form of each side, and the settings that both sides share."""
+"""The workloads: a model, its data in the form of each side, and the settings that both sides share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AS_RELEASED = ("two-stage", "pgd", "munba")  # MUNBa diverges with the printed v
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A model (for each side: ours prepares its images itself), data, and the settings of the methods."""
+    """A model for each side (ours prepares its images itself), data, and the settings of the methods."""
 
     name: str
     ours: Callable[[], nn.Module]
@@ -35,7 +35,7 @@ class Workload:
     test: Split
     stored: dict[str, StoredImages]
     configured: Callable[[type[Method]], Method]  # a method with its settings
-    workers: int  # of the yardstick's loaders
+    workers: int  # processes of the yardstick's loaders
     note: str
 
     @property
@@ -57,7 +57,7 @@ class Workload:
 
 
 def digits(*, workers: int) -> Workload:
-    """Return the benchmark ``digits`` with its own settings; the yardstick reads the same images from bytes."""
+    """Return the benchmark ``digits`` with its settings. The yardstick reads the same images from bytes."""
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     stored = {}
@@ -79,7 +79,7 @@ def digits(*, workers: int) -> Workload:
 
 
 def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workload:
-    """Return random images of CIFAR-100's form and counts for a ResNet-18 with random weights, at ``size`` pixels."""
+    """Return a ResNet-18 with random weights and random images, as many as CIFAR-100 has, at ``size`` pixels."""
     generator = np.random.default_rng(0)
     splits, stored = {}, {}
     for part, count in (("train", train), ("test", test)):
@@ -111,7 +111,7 @@ def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workl
 
 
 def _printed(method: type[Method]) -> Method:
-    """Return the settings that the paper prints for CIFAR-100, or else the release's or its authors'."""
+    """Return the settings that the paper prints for CIFAR-100, else those of the release or of the authors."""
     if method.name == "retrain":
         return method.configure(TRAINING.to_dict())
     profile = "released" if method.name in AS_RELEASED else "paper"
