@@ -153,7 +153,7 @@ def test_a_text_model_of_the_users_own_needs_a_tokenizer(encoder, monkeypatch):
 
     monkeypatch.setattr(clinc150, "EACH", {"train": 1, "test": 1})
     own = {"model": "tests.lab.benchmarks.test_networks:FunnyText"}
-    with pytest.raises(UsageError, match="brings no tokenizer"):
+    with pytest.raises(UsageError, match="has no tokenizer"):
         find_benchmark("clinc150", data=encoder, options=own).load()
     benchmark = find_benchmark("clinc150", data=encoder, options={**own, "tokenizer": "minilm"})
     data = benchmark.load().train.samples.dataset.data
