@@ -1,4 +1,4 @@
-"""Where data comes from: folders, original files, the Hub; what is refused, and what is kept between runs."""
+"""The sources of data: folders, original files, the Hub; errors for wrong content, and the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(name, data, *, small=True, **options):
     return find_benchmark(name, data=data, options={"small": small, **options}).load()
 
 
-# What is missing is said
+# Missing data
 
 
 @pytest.mark.parametrize("name", synthetic.WRITERS)
@@ -57,13 +57,13 @@ def test_the_folder_may_be_named_by_a_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "theirs"))
     assert len(load("clinc150", None).train.forget) == 5
     shutil.rmtree(tmp_path / "theirs")
-    assert len(load("clinc150", tmp_path / "mine").train.forget) == 5  # what is said goes first
+    assert len(load("clinc150", tmp_path / "mine").train.forget) == 5  # the argument takes precedence
     monkeypatch.setenv("UNWEAVE_DATA", "")
     with pytest.raises(UsageError, match="needs the data set clinc150"):
         load("clinc150", None)
 
 
-# What is wrong is refused
+# Wrong content
 
 
 def test_wrong_counts_are_refused(tmp_path):
@@ -207,7 +207,7 @@ def test_the_hub_is_read_by_name(monkeypatch):
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda name, config: ["train", "validation", "test"])
     task = load("clinc150", "hub")
     assert asked == [("clinc/clinc_oos", "plus", "train"), ("clinc/clinc_oos", "plus", "test")]
-    assert str(task.train) == "Split of 3 samples: 1 forget, 1 adjacent, 1 remote"  # what is out of scope is left out
+    assert str(task.train) == "Split of 3 samples: 1 forget, 1 adjacent, 1 remote"  # questions out of scope are skipped
 
 
 def test_images_of_the_hub_are_decoded_once(monkeypatch, tmp_path):
@@ -251,7 +251,7 @@ def test_numbers_are_named_by_the_copy_of_the_hub():
     assert DataPart(table=table, fingerprint="").words("intent").tolist() == ["two", "one"]
 
 
-# What is kept
+# The cache
 
 
 def test_a_second_load_decodes_nothing_and_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):

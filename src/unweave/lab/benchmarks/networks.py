@@ -58,7 +58,7 @@ def _network(auto: str, source: str, *, classes: int, data: str | None) -> Netwo
 
 
 def is_function(source: str) -> bool:
-    """Tell whether a text names a function (``module:function``) rather than a model."""
+    """Return whether a text names a function (``module:function``) rather than a model."""
     return ":" in source and not Path(source).exists()
 
 
