@@ -1,4 +1,4 @@
-"""What needs the extra ``lab`` says so, and nothing else needs it."""
+"""Only experiments need the extra ``lab``, and they raise a clear error without it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_unlearning_evaluation_and_records_need_no_lab(tmp_path):
         (["run", "clinc150", "--data", ".", "--out", "r"], "Reading clinc150 needs the package pyarrow: pip install"),
     ],
 )
-def test_what_needs_the_lab_says_so_before_it_begins(tmp_path, words, message):
+def test_experiments_without_the_extra_lab_raise_before_they_start(tmp_path, words, message):
     done = without_lab(COMMAND.format(words=words), tmp_path)
     assert done.returncode == 2
     assert message in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 from unweave.errors import UsageError
 
-DISTRIBUTIONS = {"PIL": "pillow"}  # where the package is called otherwise than its module
+DISTRIBUTIONS = {"PIL": "pillow"}  # where the package has another name than its module
 
 
 def require_package(module: str, purpose: str) -> Any:

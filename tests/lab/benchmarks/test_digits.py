@@ -1,4 +1,4 @@
-"""What the embedded benchmark must show, mean of three seeds."""
+"""The results that the digits must show, as the mean of three seeds."""
 
 from __future__ import annotations
 

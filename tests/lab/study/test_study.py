@@ -184,7 +184,7 @@ def finished(tmp_path_factory):
     benchmark = tiny(forget="first")
     for preset in find_presets("all"):
         cells = preset_cells(preset, benchmark, seeds=2)
-        if preset.name in ("noise", "dynamics"):  # the second makes some of the first one's cells again, watched
+        if preset.name in ("noise", "dynamics"):  # dynamics repeats some cells of noise, watched
             run_study(benchmark, cells, folder, device="cpu", presets={preset.name: describe_preset(preset, cells)})
     cells = preset_cells(PRESETS["retrain"], benchmark, seeds=2)
     run_study(benchmark, cells, folder, device="cpu", presets={"retrain": describe_preset(PRESETS["retrain"], cells)})
@@ -291,7 +291,7 @@ def test_a_time_limit_leaves_everything_to_the_next_start(tmp_path, monkeypatch)
         assert starts < 60
     assert starts > 3
     assert not list((tmp_path / "pieces").rglob("*.unfinished"))
-    run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # time may have been over before the last comparison
+    run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # the time may have been up before the last comparison
     pd.testing.assert_frame_equal(table(tmp_path / "pieces"), table(whole.folder))
     for path in whole.folder.glob("cells/*/history.jsonl"):
         assert path.read_text() == (tmp_path / "pieces" / path.relative_to(whole.folder)).read_text()
@@ -344,7 +344,7 @@ def test_a_cell_that_another_process_is_just_finishing_is_not_a_result_yet(tmp_p
     folder = store.cells / "ga.seed-0"
     folder.rename(unfinished(folder))
     assert list(store.finished()) == ["original.seed-0"]
-    (unfinished(folder) / "config.json").unlink()  # as if renamed between two looks
+    (unfinished(folder) / "config.json").unlink()  # as if renamed between two checks
     assert {row["method"] for row in store.rows()} == {"original"}
 
 
@@ -456,7 +456,7 @@ def test_seeds_with_different_settings_do_not_make_a_row(tmp_path):
             run_study(second, plan(["ga"], seeds=seeds, benchmark=second), store.folder, device="cpu")
     assert before == {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json")}
     shutil.rmtree(store.cells / "ga.seed-0")
-    with pytest.raises(UsageError, match=r"ga.seed-1 was run with epochs 2"):  # not asked for, but of the same row
+    with pytest.raises(UsageError, match=r"ga.seed-1 was run with epochs 2"):  # not requested, but in the same row
         run_study(second, plan(["ga"], seeds=1, benchmark=second), store.folder, device="cpu")
     run_study(second, plan(["ft"], seeds=1, benchmark=second), store.folder, device="cpu")
     other = plan(["ga"], seeds=1, grid={"epochs": ["3"]}, benchmark=first)
@@ -513,7 +513,7 @@ def test_an_unfinished_cell_that_somebody_works_on_is_left_alone(tmp_path):
 def test_a_cell_that_is_done_has_not_failed(tmp_path):
     cells = plan(["ga", "original"], seeds=1, benchmark=tiny())
     store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
-    store.note_failure(cells[0], RunError("an earlier try"))  # whose process died before it had removed the note
+    store.note_failure(cells[0], RunError("an earlier try"))  # its process died before it removed the record
     assert store.failures() == store.failures(cells) == []
     watched = plan(["ga"], seeds=1, benchmark=tiny(), watch=True)
     assert [failure["error"] for failure in store.failures(watched)] == ["an earlier try"]
@@ -548,7 +548,7 @@ def test_a_cell_that_is_made_again_is_whole_at_every_moment(tmp_path, monkeypatc
             run_study(tiny(), watched, store.folder, device="cpu")
         except KeyboardInterrupt:
             assert not store.is_done(watched[0])
-    monkeypatch.setattr("unweave.lab.study.study.unlearn", None)  # nothing is run a third time
+    monkeypatch.setattr("unweave.lab.study.study.unlearn", None)  # nothing runs a third time
     run_study(tiny(), watched, store.folder, device="cpu")
     assert store.is_done(watched[0])
     assert list((store.folder / "again").iterdir()) == []
@@ -569,7 +569,7 @@ def test_a_value_in_two_spellings_is_one_cell():
     cells = plan(["two-stage"], seeds=1, grid=grid, benchmark=tiny())
     assert [cell.variant for cell in cells] == [
         f"alpha={alpha} constrain_adjacent=true"
-        for alpha in ("0.25", "1")  # as they were always named
+        for alpha in ("0.25", "1")  # the names of earlier versions
     ]
     kinds = ["remote-to-adjacent:0.2", "remote-to-adjacent:0.20", "remote-to-adjacent:.2"]
     cells = plan(["two-stage"], seeds=1, adjacency=kinds, benchmark=tiny())
@@ -586,7 +586,7 @@ def test_the_first_profile_named_or_not_is_one_cell(tmp_path):
     plain, named = (plan(["ga"], seeds=1, profiles=names, benchmark=tiny()) for names in ((), ("official",)))
     assert plain == named
     store = run_study(tiny(), plain, tmp_path / "s", device="cpu")
-    (store.cells / "ga.seed-0").rename(store.cells / "ga.official.seed-0")  # as it was once named
+    (store.cells / "ga.seed-0").rename(store.cells / "ga.official.seed-0")  # the name of earlier versions
     before = (store.cells / "ga.official.seed-0" / "scores.json").stat().st_mtime_ns
     run_study(tiny(), named, store.folder, device="cpu")
     assert list(store.finished()) == ["ga.seed-0"]
@@ -621,7 +621,7 @@ def test_an_original_of_ones_own_is_not_on_record_as_anothers(tmp_path):
 
 def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(tmp_path, finished, monkeypatch):
     benchmark, store = tiny(forget="first"), Store.create(tmp_path / "s", "tiny", options={"forget": "first"})
-    with Lock.claim(store.locks / "model.original.seed-0.lock"):  # is being trained
+    with Lock.claim(store.locks / "model.original.seed-0.lock"):  # another process trains it
         taken = take_originals(benchmark, store, finished, [0, 1])
     assert set(taken["hashes"]) == {"1"}
     assert [path.name for path in store.models.iterdir()] == ["original.seed-1.safetensors"]
@@ -641,7 +641,7 @@ def is_free(store):
 def test_what_a_time_limit_left_to_compare_is_said(tmp_path, monkeypatch):
     words = ["study", "digits", "--small", "--methods", "original,retrain,ga", "--seeds", "1", "--out", str(tmp_path)]
     with monkeypatch.context() as patch:
-        patch.setattr("unweave.lab.study.comparisons.Comparisons.compare", lambda *_: None)  # time was over
+        patch.setattr("unweave.lab.study.comparisons.Comparisons.compare", lambda *_: None)  # the time was up
         left = CliRunner().invoke(app.app, words)
     assert left.exit_code == 0
     said = " ".join(left.stderr.split())
@@ -659,7 +659,7 @@ def test_weights_stay_while_a_cell_is_not_settled_or_not_compared(tmp_path):
     kept = [store.models / "original.seed-0.safetensors", store.weights("retrain.seed-0")]
     assert all(path.exists() for path in kept)
     note.write_text("")
-    with Lock.claim(store.locks / "compare.ga.seed-0.lock"):  # another process is at it
+    with Lock.claim(store.locks / "compare.ga.seed-0.lock"):  # another process is comparing it
         run_study(tiny(), cells, store.folder, device="cpu", keep="none")
     assert store.is_done(cells[2])
     assert all(path.exists() for path in [*kept, store.weights("ga.seed-0")])
@@ -681,18 +681,18 @@ def test_tuned_settings_that_nothing_would_take_are_refused(tmp_path):
 def test_a_grid_of_methods_leaves_what_they_are_measured_by_alone(tmp_path):
     cells = plan(["original", "retrain", "ft"], seeds=2, grid={"epochs": ["1", "2"]}, benchmark=tiny())
     assert {cell.variant for cell in cells if cell.method == "retrain"} == {""}
-    own = plan(["retrain"], seeds=2, grid={"epochs": ["1"]}, benchmark=tiny())  # asked for by itself
+    own = plan(["retrain"], seeds=2, grid={"epochs": ["1"]}, benchmark=tiny())  # requested by itself
     store = run_study(tiny(), [*cells, *own], tmp_path / "s", device="cpu")
     found = {tuple(store.compared_with(name)) for name in store.finished("ft")}
     assert found == {("retrain.seed-0", "retrain.seed-1")}
     assert store.compared_with("retrain.seed-0") == ["retrain.seed-1"]
     shutil.rmtree(store.cells / "retrain.seed-1")
     assert store.references_of("retrain.seed-0") == []
-    assert store.comparable("ft.epochs=1.seed-0") == ["retrain.seed-0"]  # what is gone counts no more
+    assert store.comparable("ft.epochs=1.seed-0") == ["retrain.seed-0"]  # removed models no longer count
 
 
 def test_what_can_still_be_compared_is_and_weights_go_all_the_same(tmp_path):
-    """Whoever keeps no models and asks for more gets what there is."""
+    """With no models kept, cells that are added later are compared with what is left."""
 
     def go_on(methods, seeds):
         cells = plan(methods, seeds=seeds, benchmark=tiny())

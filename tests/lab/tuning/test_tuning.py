@@ -1,4 +1,4 @@
-"""Tuning: as many trials for each method, judged on held-out training data, resumed and repeated exactly."""
+"""Tuning: the same number of trials for each method, judged on held-out training data, exact resume."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUICK = ["ga", "ssd"]
 
 
 def rows(folder, *, timed=False):
-    """The trials, without what depends on the clock."""
+    """Return the trials without the columns that depend on the clock."""
     with (folder / "trials.csv").open() as file:
         return [{key: value for key, value in row.items() if timed or key != "seconds"} for row in csv.DictReader(file)]
 
@@ -56,7 +56,7 @@ def broken(method, **values) -> Benchmark:
 
 
 def answers(**right):
-    """A model's answers that are right for these shares of ten samples."""
+    """Return predictions that are right for these shares of ten samples."""
     found = {}
     for subset, share in right.items():
         logits = torch.zeros(10, 2)
@@ -137,7 +137,7 @@ def test_a_fifth_of_every_subset_is_held_out():
 
 
 class Forbidden(torch.utils.data.Dataset):
-    """Test data that nobody may read."""
+    """Test data that must not be read."""
 
     def __len__(self):
         return 60
@@ -175,7 +175,7 @@ def test_the_objectives():
 def test_what_the_original_did_not_know_is_no_merit_of_erasing():
     original = answers(forget=0.8, adjacent=0.5, remote=0.8)
     kept = answers(forget=0.0, adjacent=0.5, remote=0.8)
-    bought = answers(forget=0.0, adjacent=0.9, remote=0.6)  # adjacent accuracy, paid for with remote
+    bought = answers(forget=0.0, adjacent=0.9, remote=0.6)  # adjacent accuracy at the expense of remote accuracy
     assert erase(kept, original) == erase(answers(forget=0.0, adjacent=0.9, remote=0.9), original) == 1
     assert erase(bought, original) == pytest.approx(3 / (1 + 1 + 0.8 / 0.6))
     assert erase(kept, answers(forget=0.8, adjacent=0.0, remote=0.8)) == 1
@@ -340,7 +340,7 @@ def test_the_default_stays_unless_it_is_beaten_by_more_than_a_standard_error():
     assert chosen([default, paper, good]) is paper  # 0.90 ± 0.06 beats 0.80, and not 0.85
     assert chosen([paper, default, trial(2, "searched", 0.8, 0.8, 0.95)]) is paper  # the first of both
     assert chosen([default, paper, good, better]) is better  # 0.91 ± 0.01
-    assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed tells no error
+    assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed gives no standard error
     assert chosen([trial(0, "default", 0.86, 0.86, 0.86), trial(1, "paper", 0.87, 0.87, 0.87), good]).origin == "paper"
 
 
@@ -381,13 +381,13 @@ def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path)
     assert tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu", time_limit=0).left() == dict.fromkeys(QUICK, 10)
     assert not (folder / "best.json").exists()
     tune(SOURCE, folder, methods=["ga"], trials=3, device="cpu")
-    # A process died at a trial: in the storage of an older unweave it was begun and never ended.
+    # A process died during a trial: the storage of an older unweave holds it as running.
     space = Space.of(tiny(), "ga", goal="erase")
     MethodSearch(open_storage(folder / "optuna.db"), space, seed=100).study.ask()
     before = rows(folder, timed=True)
     tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
     assert rows(folder) == rows(tuned)
-    assert [row for row in rows(folder, timed=True) if row in before] == before  # nothing was run again
+    assert [row for row in rows(folder, timed=True) if row in before] == before  # nothing ran again
     done = (folder / "best.json").read_bytes()
     tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
     assert (folder / "best.json").read_bytes() == done
@@ -415,7 +415,7 @@ def test_a_killed_process_is_gone_on_with_as_if_it_had_not_been(tuned, tmp_path)
     assert not (tmp_path / "t" / "trials.csv").exists()
     said = []
     tune(SOURCE, tmp_path / "t", methods=QUICK, trials=10, device="cpu", write=said.append)
-    assert int(said[0].split("/")[0].removeprefix("[")) > 7  # what was done is not done again
+    assert int(said[0].split("/")[0].removeprefix("[")) > 7  # finished trials do not run again
     assert said[-1].startswith("[20/20]")
     assert rows(tmp_path / "t") == rows(tuned)
 
@@ -643,7 +643,7 @@ def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tune
         with_tuned(tiny(size=32), tuned)
     with pytest.raises(UsageError, match="was tuned on tiny, not on digits"):
         find_benchmark("digits", tuned=tuned)
-    with pytest.raises(UsageError, match="tried as many settings of every method"):
+    with pytest.raises(UsageError, match="the same number of trials for every method"):
         with_tuned(tiny(), tmp_path)
     (tmp_path / "best.json").write_text(json.dumps({"format": "unweave-tuned", "schema": 1, "benchmark": "tiny"}))
     with pytest.raises(UsageError, match="lacks the entry 'options'"):
@@ -668,7 +668,7 @@ def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_whe
     for profile, about in benchmark.tuned.items():
         for method in map(benchmark.method, set(METHODS) - {"original", "retrain"}):
             values = benchmark.settings_for(method, profile)
-            assert method.configure(values, profile=profile).to_dict() == values  # no later default becomes part of it
+            assert method.configure(values, profile=profile).to_dict() == values  # later defaults do not change it
         for run in about["provenance"]["runs"]:
             assert not run["commit"].endswith("+")
 

@@ -1,4 +1,4 @@
-"""One file a benchmark: its data, model, training recipe, split, and the settings of every method on it."""
+"""Benchmarks, one file each: data, model, training recipe, split, and the settings of every method."""
 
 from unweave.lab.benchmarks.benchmark import Benchmark, Definition, Task
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark

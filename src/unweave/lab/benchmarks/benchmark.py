@@ -1,4 +1,4 @@
-"""What a benchmark is: data, model, training recipe, split, and the settings of every method on it."""
+"""A benchmark: data, model, training recipe, split, and the settings of every method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from unweave.methods import Descent, DescentSettings, Method, Retrain, find_meth
 from unweave.runtime import Precision, pick_device
 from unweave.settings import Settings, setting
 
-BRIEF = 0.2  # of the recipe's epochs, to see what kept data teaches about the forget data (docs/what-we-tried.md)
+BRIEF = (
+    0.2  # of the recipe's epochs: enough to learn what retained data teaches about forget data (docs/what-we-tried.md)
+)
 
 # Values by method, profile and setting.
 MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
@@ -45,7 +47,7 @@ class Task:
     fine: tuple[int, ...] = ()  # the fine class of every training sample
 
     def sizes(self) -> str:
-        """Say how many samples there are of each subset: copies of a data set are not always complete."""
+        """Return the size of each subset as text: a copy of a data set may be incomplete."""
         train, test = (" / ".join(f"{len(split[subset]):,}" for subset in SUBSETS) for split in (self.train, self.test))
         return f"{train} ({' / '.join(SUBSETS)}), {test} for testing"
 
@@ -58,18 +60,18 @@ class Train(Descent):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Settings):
-    """What a user can choose of every benchmark; most have more."""
+    """The options of every benchmark; most have more."""
 
     small: bool = setting(False, help="Little data and a tiny model, to try everything on two cores in minutes.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Everything needed to train a model and to make it forget, with all options chosen.
+    """Everything needed to train a model and unlearn from it, with all options chosen.
 
-    ``settings`` holds, for each method, the values that fit this benchmark, by profile; they stand above the
-    method's own profile of that name. ``notes`` say what a reader of its numbers must know: which data, which model,
-    where its initial weights come from.
+    ``settings`` holds each method's values for this benchmark, by profile; they override the method's own profile of
+    that name. ``notes`` tell a reader of the numbers which data and model they are for, and where the initial weights
+    come from.
     """
 
     name: str
@@ -77,33 +79,33 @@ class Benchmark:
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
-    tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # the provenance of the profiles from `unweave tune`
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
-    only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
+    only_split: tuple[str, ...] = ()  # options that select what to forget and do not change training
     alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """The name, with the options that differ from the default."""
+        """The name and the options that differ from the default."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
     def about(self, task: Task) -> dict[str, Any]:
-        """Return what a run's configuration says of its benchmark and of the data that was there."""
+        """Describe the benchmark and its data, for a run's configuration."""
         notes = {**self.notes, "samples": task.sizes()}
         return {"benchmark": self.name, "options": dict(self.options), "notes": notes}
 
     def trains_like(self, name: str, options: Mapping[str, Any]) -> bool:
-        """Tell whether the benchmark of that name with those options has the same originals as this one.
+        """Return whether the benchmark with this name and these options trains the same originals.
 
-        Options that only choose what to forget may differ.
+        Options that only select what to forget may differ.
         """
         return name == self.name and self._of_training(options) == self._of_training(self.options)
 
     def is_tuned_like(self, name: str, options: Mapping[str, Any]) -> bool:
-        """Tell whether settings that were tuned on the benchmark of that name with those options are for this one too.
+        """Return whether settings that were tuned on the benchmark with this name and these options apply here.
 
-        Such are those of the same originals, and of values of an option that are ``alike``, as the default is to them.
+        They apply if both train the same originals. The values in ``alike`` count as the option's default.
         """
         mine, theirs = (
             {
@@ -119,9 +121,9 @@ class Benchmark:
         return {option: value for option, value in options.items() if option not in self.only_split}
 
     def method(self, name: str | type[Method]) -> type[Method]:
-        """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
+        """Return a method with the profiles that this benchmark adds, such as ``tuned``.
 
-        Their values are those of `settings_for`.
+        `settings_for` returns their values.
         """
         found = find_method(name)
         return found.with_profiles(self.settings.get(found.name, {}))
@@ -133,7 +135,7 @@ class Benchmark:
         return self.settings.get(method.name, {}).get(profile or next(iter(method.profiles)), {})
 
     def initial(self, seed: int) -> nn.Module:
-        """Return the model before training; the caller's random numbers are left alone."""
+        """Return the model before training. The state of the caller's random numbers does not change."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.model()
@@ -153,8 +155,8 @@ class Benchmark:
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original.
 
-        With fewer ``subsets`` it learns from those only: without the forget data it is a retrained model.
-        With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
+        With fewer ``subsets``, it is trained on those only; without the forget data, it is a retrained model. With
+        ``checkpoints``, training resumes from the newest and can stop at one (see `run_phases`).
         """
         where = pick_device(device)
         model = self.initial(seed).to(where)
@@ -181,7 +183,7 @@ class Benchmark:
     ) -> Result:
         """Train without the forget data for a fifth of the recipe's epochs: the reference of the goal ``retrain``.
 
-        Its random numbers are others than those of retraining with the same seed, which it is to be judged by.
+        Its random numbers differ from those of a retrained model with the same seed, because that model judges it.
         """
         other = derive_seed(seed, "brief") % 2**31
         recipe = {**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))}
@@ -198,10 +200,10 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A benchmark before its options are chosen: one object at the end of one file in ``benchmarks/``.
+    """A benchmark before its options are chosen: one object at the end of each file in ``benchmarks/``.
 
-    ``build`` makes the benchmark from its options and the place of the data: a folder, ``hub`` or ``hub:OWNER/NAME``,
-    or None where none was given. It reads nothing yet.
+    ``build`` makes the benchmark from its options and the location of the data: a folder, ``hub``, ``hub:OWNER/NAME``
+    or None. It reads no data yet.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Tiny-ImageNet in 10 superclasses: forget the six dogs, keep the other mammals.
 
-The paper's second benchmark, with a vision transformer. The superclasses come from WordNet, in the paper's sizes
+The paper's second benchmark, with a vision transformer. The superclasses come from WordNet and have the paper's sizes
 (``data/tinyimagenet.csv`` says how). The test part is the data set's validation part, as in the paper. A copy with
-fewer images of every class is taken too, if all classes have the same number.
+fewer images is accepted if all classes have the same number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL = {"train": 10, "valid": 4}  # images of each of the 200 classes
 
 @dataclass(frozen=True, kw_only=True)
 class TinyOptions(TransformerOptions):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting(
         DOGS, help="dogs (six classes), or the name of one class; the rest of its superclass is kept."
@@ -63,7 +63,7 @@ def load(options: TinyOptions, data: str | None) -> Task:
 
 
 def require_equal_counts(fine: Any, hierarchy: Hierarchy, part: str) -> None:
-    """Refuse a copy in which a class lacks images that others have."""
+    """Raise an error if classes have different numbers of images."""
     require_labels(fine, len(hierarchy.classes), "label of tiny-imagenet")
     counts = np.bincount(fine, minlength=len(hierarchy.classes))
     if counts.min() != counts.max():

@@ -113,8 +113,8 @@ class Folder:
 def chosen(tried: Sequence[Tried]) -> Tried:
     """Return the trial with the highest score; among equals the cheapest, and among these the earliest.
 
-    If the default or the paper's settings are within a standard error of it, the better one of them is returned: a
-    difference that small is chance, and does not justify other settings. A failed trial does not count for this.
+    If the default or the paper's settings are within a standard error of it, the better one of them is returned: such
+    a small difference may be chance. A failed trial does not count for this.
     """
 
     def merit(trial: Tried) -> tuple[float, ...]:
