@@ -1,1 +1,1 @@
-"""Speed and memory, measured: `python -m bench.run`, `python -m bench.scaling`, `python -m bench.plot`."""
+"""Measurements of speed and memory: `python -m bench.run`, `python -m bench.scaling`, `python -m bench.plot`."""

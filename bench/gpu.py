@@ -1,4 +1,4 @@
-"""What a GPU is judged by: ResNet-18 at 224 px, the steps of the released protocol, against the released loop."""
+"""Measurements on a GPU: ResNet-18 at 224 px, the steps of the released protocol, the released loop as yardstick."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from unweave.maths import remove_span
 from unweave.methods import Descent, DescentSettings
 
 STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the protocol on CIFAR-100
-OWN_STEPS = 96  # of our own method there
-KERNELS = {  # by words in their names; what is left is "other"
+OWN_STEPS = 96  # of our own method on CIFAR-100
+KERNELS = {  # kinds of kernels by words in their names; all others are "other"
     "sums over images (triton)": ("triton_red", "triton_per"),
     "element by element (triton)": ("triton_poi",),
     "convolutions and products": ("xmma", "cutlass", "gemm", "conv", "cudnn", "implicit", "sm90", "sm80"),
@@ -33,18 +33,18 @@ PARTS = ("stage1", "stage2", "projection", "evaluation")
 
 
 def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
-    """Measure everything, print it, write it; return the ratios to the yardstick."""
+    """Measure everything, print and write it, and return the ratios to the yardstick."""
     workload = workloads.images()
     peak = matmul_peak(device)
     start_up(workload, device)
     print(f"\nbfloat16 matrix products: {peak / 1e12:.0f} TFLOP/s")
-    # First of all, so that the warm-up of a run is measured and not that of another part.
+    # This comes first: another part would warm the device up.
     first_run = {stage: our_stage(workload, stage, device, "auto") for stage in STEPS}
     passes = {"as it is": one_batch(workload, device, peak, "off")}
     with patch.object(compiled, "BACKEND", "inductor"):
         passes["compiled as torch does"] = one_batch(workload, device, peak, "on")
     passes["compiled"] = one_batch(workload, device, peak, "on")
-    for _ in range(2):  # the first time through, shapes are compiled when they come again, in the midst of it
+    for _ in range(2):  # in the first round, shapes are compiled in the middle of the measurement, when they recur
         ours = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
         own = our_stage(workload, "constrained", device, "on")
     profile = kernels(workload, device)
@@ -127,7 +127,7 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
 
 
 def start_up(workload: Workload, device: torch.device) -> None:
-    """Import what models need and let the device load its first kernels: no part of any stage."""
+    """Import what models need and load the first kernels, which is not part of any stage."""
     bench, _ = measure.phase_of(workload, 2, device, compile="off")
     bench.gradient([bench.losses(bench.batches("forget", size=16)[0]).mean()])
     wait(device)
@@ -175,7 +175,7 @@ def one_batch(workload: Workload, device: torch.device, peak: float, compile_: A
 
 
 def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Return the shares of the device's time that kinds of kernels take in a compiled pass of 512 images."""
+    """Return the share of device time of each kind of kernel in a compiled pass of 512 images."""
     bench, _ = measure.phase_of(workload, 2, device, compile="on")
     batches = bench.batches("remote", size=512)
     for _ in range(3):
@@ -187,7 +187,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
         wait(device)
     times: Counter[str] = Counter()
     for event in profiler.key_averages():
-        if not event.self_device_time_total:  # a profiler that may not see the device has no others
+        if not event.self_device_time_total:  # a profiler without access to the device records no device times
             continue
         kind = next((kind for kind, words in KERNELS.items() if any(word in event.key for word in words)), "other")
         times[kind] += event.self_device_time_total
@@ -196,7 +196,7 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
-    """Time a step of training, batches of 128, and how long the host is busy with it: it may be the slower one."""
+    """Time a training step with batches of 128, and the host's share of it: the host may be the slower part."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile_)
     settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128)
     phase = Descent(settings, subsets=SUBSETS)
@@ -214,7 +214,7 @@ def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> 
 
 
 def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: Any) -> dict[str, Any]:
-    """Time a stage of ours: compiled where that pays for the protocol's steps (auto), or all of it (on)."""
+    """Time one of our stages: compiled where it pays over the protocol's steps (auto), or everywhere (on)."""
     torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
     bench, phase = measure.phase_of(workload, stage, device, compile=compile_)
@@ -229,7 +229,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
     step = statistics.median(laps.seconds)
     start = time.perf_counter()
     more = 30 if stage == 1 else 8
-    measure.take_steps(bench, phase, more, first=40)  # without waiting after each step, as a run does
+    measure.take_steps(bench, phase, more, first=40)  # like a run, without waiting after each step
     wait(device)
     flowing = (time.perf_counter() - start) / more
     return {
@@ -245,7 +245,7 @@ def our_stage(workload: Workload, stage: Stage, device: torch.device, compile_: 
 
 
 def _host_waits(bench: Any, phase: Any) -> str:
-    """Return what made the host wait within a step, or "none"."""
+    """Return what made the host wait for the device within a step, or "none"."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         phase.step(60)
@@ -257,7 +257,7 @@ def _host_waits(bench: Any, phase: Any) -> str:
 
 
 def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
-    """Return the seconds of a step that are neither passes through the model nor projection: momentum and move."""
+    """Return the seconds of a step outside of passes and projection: momentum and moving the weights."""
     parts = [torch.randn_like(parameter) for parameter in bench.parameters]
 
     def work() -> None:
@@ -268,7 +268,7 @@ def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
 
 
 def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[str, Any]:
-    """Time a few steps of the yardstick, and take the protocol's number of them."""
+    """Time a few steps of the yardstick, and extrapolate to the protocol's number of steps."""
     model, s = workload.theirs().to(device), workload.settings
     loaders = workload.loaders(device)["train"]
     torch.cuda.reset_peak_memory_stats(device)
@@ -305,7 +305,7 @@ def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[
 
 
 def projections(workload: Workload, device: torch.device) -> dict[str, float]:
-    """Time the projection alone, two directions."""
+    """Time the projection alone, with two directions."""
     parameters = list(workload.theirs().to(device).parameters())
     first, second, third = ([torch.randn_like(p) for p in parameters] for _ in range(3))
     return {
@@ -315,7 +315,7 @@ def projections(workload: Workload, device: torch.device) -> dict[str, float]:
 
 
 def evaluations(device: torch.device) -> dict[str, float]:
-    """Time the evaluation of 60,000 images at both sizes; the yardstick's from 6,000, times ten."""
+    """Time the evaluation of 60,000 images at both sizes; for the yardstick 6,000 images, times ten."""
     found = {}
     for size in (32, 224):
         workload = workloads.images(size=size)

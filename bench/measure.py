@@ -1,4 +1,4 @@
-"""Clocks, and our side of the comparison."""
+"""Clocks, and our side of the measurements."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Stage = Literal[1, 2, "constrained"]
 
 
 def wait(device: torch.device) -> None:
-    """Wait until the device has done everything."""
+    """Wait until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 class Laps:
-    """Notes the time of every call, in seconds since the one before."""
+    """A clock that records at every call the seconds since the call before."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.seconds = device, list[float]()
         self._last: float | None = None
 
     def __call__(self) -> None:
-        """Note the time since the last call, once the device is done."""
+        """Wait for the device, then record the time since the last call."""
         wait(self.device)
         now = time.perf_counter()
         if self._last is not None:
@@ -49,7 +49,7 @@ class Laps:
 
 
 def seconds(work: Callable[[], Any], device: torch.device, *, repeats: int) -> float:
-    """Return the median time of some work, after one run that does not count."""
+    """Return the median time of some work, after one run that is not timed."""
     work()
     laps = Laps(device)
     laps()
@@ -62,13 +62,13 @@ def seconds(work: Callable[[], Any], device: torch.device, *, repeats: int) -> f
 def in_turns(
     ours: Callable[[], list[float]], theirs: Callable[[], list[float]], *, rounds: int
 ) -> tuple[float, float, float]:
-    """Return the median seconds of both sides, each of which returns some, and how many times faster ours is.
+    """Return the median seconds of both sides, and how many times faster ours is. Each side returns some times.
 
-    Sides take turns, and the ratio is the median of those within a round: what else the machine does meets both.
+    The sides take turns, so other work on the machine slows both. The ratio is the median of the ratios per round.
     """
     both = ours, theirs
     for side in both:
-        side()  # which does not count
+        side()  # a warm-up that is not timed
     laps: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for index in (0, 1) if number % 2 == 0 else (1, 0):
@@ -84,7 +84,7 @@ def phase_of(
     *,
     compile: Compile = "auto",
 ) -> tuple[Workbench, Phase]:
-    """Return a stage of our two-stage method, or our own method's only one, ready for its first step."""
+    """Return a stage of the two-stage method, or the only phase of our own method, ready for its first step."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
     if stage == "constrained":
         (phase,) = OWN.phases(OWN.configure({}))
@@ -98,7 +98,7 @@ def phase_of(
 def take_steps(
     bench: Workbench, phase: Phase, count: int, *, first: int = 0, clock: Callable[[], None] | None = None
 ) -> History:
-    """Take steps with everything that the engine does around a step."""
+    """Take steps, with everything that the engine does around a step."""
     history = History()
     if clock:
         clock()
@@ -113,7 +113,7 @@ def take_steps(
 
 
 def evaluate(model: nn.Module, workload: Workload, device: torch.device) -> dict[str, Any]:
-    """Return six accuracies, losses, and the features that attacks look at, from one forward pass."""
+    """Return six accuracies, losses, and the features for attacks, from one forward pass."""
     observed = observe(model, workload.train, workload.test, device=device)
     return {
         f"{part} {subset}": (predictions.correct.double().mean(), predictions.losses, svc_features(predictions))
@@ -123,13 +123,13 @@ def evaluate(model: nn.Module, workload: Workload, device: torch.device) -> dict
 
 
 def write(folder: Path | None, name: str, content: dict[str, Any], device: torch.device) -> None:
-    """Write a result with what is needed to judge it."""
+    """Write a result with its provenance."""
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     about = provenance(device) | {"threads": torch.get_num_threads()}
-    started = sys.modules["__main__"].__spec__  # None where a file was started, and not `python -m`
-    words = [word if word != str(folder) else folder.name for word in sys.argv[1:]]  # no folders of one machine
+    started = sys.modules["__main__"].__spec__  # None if a file was started, not a module
+    words = [word if word != str(folder) else folder.name for word in sys.argv[1:]]  # without folders of this machine
     about["command"] = " ".join(["python -m", started.name if started else name, *words])
     text = json.dumps({"provenance": about, **content}, indent=2)
     (folder / f"{name}.json").write_text(text + "\n")

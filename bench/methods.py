@@ -1,11 +1,11 @@
-"""What every method costs with the device to itself: seconds of a whole run, and its peak memory.
+"""The cost of every method that has the device to itself: seconds of a whole run, and peak memory.
 
     python -m bench.methods [--methods ft,scrub] [--compile off,on] [--out FOLDER] [--device cpu]
 
 On CUDA a ResNet-18 sees random images at 224 px, with the counts of CIFAR-100 and the settings that the paper prints
-for it (two-stage, PGD and MUNBa have the release's); on a CPU it is the benchmark `digits`. Some steps of each phase,
-spread over all of it, are timed, and the rest is extrapolated. Step sizes are next to nothing, so that random weights
-cannot diverge; time does not depend on them. What was measured is written after every method.
+for it (two-stage, PGD and MUNBa have those of the release). On a CPU it is the benchmark `digits`. Some steps of each
+phase, spread over the phase, are timed, and the rest is extrapolated. Step sizes are close to zero, so that random
+weights cannot diverge; time does not depend on them. The results are written after every method.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from unweave.engine.compiling import Compile
 from unweave.methods import METHODS, Method, find_method
 from unweave.runtime import pick_device, seed_everything
 
-FIRST = 6  # steps that may compile, allocate and load kernels; they count once
-TIMED = 60  # steps of a phase at the most
-STILL = 1e-12  # as a step size
+FIRST = 6  # first steps, which may compile, allocate and load kernels: they count once
+TIMED = 60  # timed steps of a phase, at most
+STILL = 1e-12  # the step size
 NAMES = tuple(name for name in METHODS if name != "original")
 
 
 def measure_method(method: Method, workload: Workload, device: torch.device, *, compile: Compile) -> dict[str, Any]:
-    """Return what a run of a method takes, and from how many of its steps that was found."""
+    """Return the cost of a run of a method, and the number of steps it was measured with."""
     configured = workload.configured(method)
     still = {name: STILL for name in configured.to_dict() if name.endswith("learning_rate")}
     phases = list(method.phases(method.configure(configured.to_dict(), still)))
@@ -70,7 +70,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
     first = list(range(min(FIRST, phase.steps)))
     later = spread(len(first), phase.steps, most=TIMED)
     to_first, to_later = timed(lambda: take(first)), timed(lambda: take(later))
-    end = timed(phase.finish) if len(first) + len(later) == phase.steps else 0.0  # else it lacks what it sums up
+    end = timed(phase.finish) if len(first) + len(later) == phase.steps else 0.0  # else it is incomplete
     step = to_later / len(later) if later else 0.0
     return {
         "seconds": begun + to_first + (phase.steps - len(first)) * step + end,
@@ -83,7 +83,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
 
 
 def spread(first: int, end: int, *, most: int) -> list[int]:
-    """Return numbers from the first on, ``most`` at most, evenly spread up to the end: steps of a phase may differ.
+    """Return at most ``most`` numbers, evenly spread from ``first`` to ``end``: the steps of a phase may differ.
 
     >>> spread(6, 10, most=60), spread(6, 1006, most=4)
     ([6, 7, 8, 9], [6, 256, 506, 756])
@@ -93,16 +93,16 @@ def spread(first: int, end: int, *, most: int) -> list[int]:
 
 
 def main() -> None:
-    """Measure method after method; print a table, and write what was found."""
+    """Measure one method after the other, print a table, and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--methods", default=",".join(NAMES), help="names, joined by commas")
     parser.add_argument("--compile", default="off", help="off, on or auto; several joined by commas")
     parser.add_argument("--out", type=Path, help="folder for methods.json")
-    parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
+    parser.add_argument("--device", help="cpu or cuda; default: the best available")
     words = parser.parse_args()
     device = pick_device(words.device)
     workload = workloads.images() if device.type == "cuda" else workloads.digits(workers=0)
-    measure_method(find_method("ga"), workload, device, compile="off")  # imports and first kernels are nobody's cost
+    measure_method(find_method("ga"), workload, device, compile="off")  # a warm-up for imports and first kernels
     found: dict[str, dict[str, Any]] = {}
     for way in words.compile.split(","):
         print(f"\n{workload.name}, compile {way}")
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _measured(method: Method, workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
-    """Measure a method; where all is compiled, a second time, with the code at hand, and say how long that took."""
+    """Measure a method. If everything is compiled, measure again with compiled code, and add the time of compiling."""
     begun = time.perf_counter()
     row = measure_method(method, workload, device, compile=way)
     if way != "on":

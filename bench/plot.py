@@ -1,4 +1,4 @@
-"""Draw what `bench.scaling` and `bench.run` wrote: python -m bench.plot results/speed docs/images."""
+"""Draw the results of `bench.scaling`: python -m bench.plot results/speed docs/images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = {"stage2": "stage 2", "fine_tuning": "fine-tuning", "projection": "proje
 
 
 def draw(results: list[dict[str, Any]]) -> Figure:
-    """Return time and memory against parameters, forget set and directions, a line for each machine."""
+    """Return a figure of time and memory against parameters, forget set and directions, with a line per machine."""
     figure = Figure(figsize=(11, 6.2), layout="constrained")
     axes = figure.subplots(2, 3)
     for result, style in zip(results, ("-", "--", ":"), strict=False):
@@ -50,7 +50,7 @@ def draw(results: list[dict[str, Any]]) -> Figure:
 
 
 def main() -> None:
-    """Draw every scaling-*.json of a folder into one picture."""
+    """Draw all files scaling-*.json of a folder into one picture."""
     source, target = map(Path, sys.argv[1:3])
     results = [json.loads(path.read_text()) for path in sorted(source.glob("scaling-*.json"))]
     if not results:

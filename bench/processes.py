@@ -1,11 +1,11 @@
-"""What several processes tell each other in a step: bytes that a process sends, counted by the system.
+"""Bytes that a process sends to the others in a step, counted by the operating system.
 
     python -m bench.processes --out results/processes
 
-Starts two and three processes on this machine's CPU with torchrun and lets each take a few steps of several phases,
-with whole weights and with weights cut among them. Bytes are those that the process wrote to its sockets (Linux counts
-them in ``/proc/self/io``). Beside them stands what the formula in ``docs/processes.md`` expects. Then it projects, by
-the same formula, what a step would take on 8 and 64 GPUs, from the step time that one GPU was measured to have.
+Starts two and three processes on this machine's CPU with torchrun. Each takes a few steps of several phases, with
+whole weights and with sharded weights. The bytes are those that the process wrote to its sockets (Linux counts them in
+``/proc/self/io``); beside them stands the number that the formula in ``docs/processes.md`` expects. The same formula
+then projects the time of a step on 8 and 64 GPUs from the measured step time of one GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from unweave.runtime import exchange, processes
 COUNTS, WIDTHS, BATCHES = (2, 3), (64, 256), (24, 96)
 CLASSES, STEPS = 10, 3
 REMOTE_BATCHES, FORGET_BATCHES = 2, 2
-# Gradients of a step; passes of the model with and without gradient; numbers that are gathered, in batches.
+# Gradients of a step, passes with and without gradient, and gathered values in batches.
 WORK = {
     "fine-tune": {"gradients": 1, "passes": 1, "plain_passes": 0, "values": 1},
     "two-stage, stage 1": {"gradients": 1, "passes": 1, "plain_passes": 0, "values": 2},
@@ -38,15 +38,16 @@ WORK = {
     "SCRUB": {"gradients": 1, "passes": 1, "plain_passes": 1, "values": 2 * CLASSES + 2},  # labels take 8 bytes
 }
 FLOAT = 4
-SUM_AND_CUT = {"gloo": 2, "nccl": 1}  # what a reduce-scatter sends; gloo's goes by way of an all-reduce
-# One direction, per GPU, in bytes a second: NVLink 4 within a node of 8, NDR InfiniBand (400 Gb/s a GPU) between nodes.
+SUM_AND_CUT = {"gloo": 2, "nccl": 1}  # sent by a reduce-scatter, which gloo implements with an all-reduce
+# Bandwidth per GPU in one direction, in bytes per second: NVLink 4 within a node of 8 GPUs, NDR InfiniBand (400 Gb/s
+# per GPU) between nodes.
 RATES = {8: 450e9, 64: 50e9}
-SECONDS_EACH = {8: 30e-6, 64: 100e-6}  # what starting a collective takes, assumed
+SECONDS_EACH = {8: 30e-6, 64: 100e-6}  # assumed latency of a collective
 RESNET18 = 11_186_772  # with 20 classes
 
 
 class Blocks(nn.Module):
-    """Two blocks in a row, which most weights are in, and a last layer."""
+    """Two blocks, which hold most weights, and a last layer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class Blocks(nn.Module):
 
 
 def phase_of(work: str, batch: int) -> Phase:
-    """Return the phase of a piece of work, with batches of one size everywhere."""
+    """Return the phase that does this work, with all batches of one size."""
     if work == "fine-tune":
         method = find_method("ft")
         return next(iter(method.phases(method.configure({"batch_size": batch, "normalisation": "eval"}))))
@@ -79,13 +80,13 @@ def phase_of(work: str, batch: int) -> Phase:
 
 
 def sent() -> int:
-    """Return how many bytes this process has written so far, anywhere; it writes no files meanwhile."""
+    """Return how many bytes this process has written so far. It writes no files meanwhile, so they went to sockets."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
 
 def measured(work: str, width: int, batch: int, *, shard: bool) -> dict[str, Any]:
-    """Return what this process sends in a step, on average over some."""
+    """Return what this process sends per step, averaged over some steps."""
     samples = 8 * batch
     generator = torch.Generator().manual_seed(0)
     data = (torch.randn(samples, width, generator=generator), torch.arange(samples) % CLASSES)
@@ -114,18 +115,18 @@ def measured(work: str, width: int, batch: int, *, shard: bool) -> dict[str, Any
 
 
 def expected(work: dict[str, int], parameters: int, batch: int, count: int, *, shard: bool) -> float:
-    """Return the bytes that a process sends in a step: gradients (or cut weights), and losses."""
+    """Return the bytes that a process should send in a step: gradients (or sharded weights) and losses."""
     share = (count - 1) / count
     losses = work["values"] * batch * FLOAT * share
     if shard:
-        # Weights are brought together for a pass and again for its way back; then gradients are summed and cut.
+        # Weights are gathered for the forward and again for the backward pass; then gradients are reduce-scattered.
         times = (2 + SUM_AND_CUT["gloo"]) * work["passes"] + work["plain_passes"]
         return times * parameters * FLOAT * share + losses
     return 2 * work["gradients"] * parameters * FLOAT * share + losses
 
 
 def projected(gpu: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return step times on more GPUs of the same kind, were they to compute at the speed that one was measured at."""
+    """Return projected step times on more GPUs, assuming that each computes as fast as the measured one."""
     rows = []
     for stage, gradients in (("1", 1), ("2", 3)):
         one = gpu["stages"][stage]["step_seconds"]
@@ -148,7 +149,7 @@ def projected(gpu: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def together() -> None:
-    """Measure everything in the processes that torchrun started; the first prints it."""
+    """Measure everything in the processes that torchrun started. The first process prints the results."""
     torch.set_num_threads(1)
     processes.join("cpu")
     cases = [
@@ -161,7 +162,7 @@ def together() -> None:
 
 
 def main() -> None:
-    """Start the processes, gather what they measured, and write it."""
+    """Start the processes, collect their results, and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--gpu", type=Path, default=Path("results/speed/h200/gpu.json"))

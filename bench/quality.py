@@ -1,9 +1,9 @@
-"""Whether speed costs quality: two-stage on CIFAR-100 as it runs by default, and in plain float32.
+"""Does speed cost quality? Compares two-stage on CIFAR-100 as it runs by default and in plain float32.
 
     python -m bench.quality --data DATA --originals STUDY [--seeds 2] [--out FOLDER] [--small]
 
-Both begin from the same originals (of a study of cifar100-resnet18) with the same seeds. By default on CUDA: bfloat16
-passes, channels last, compiled where it pays. Plain: float32 without TF32, nothing compiled. Prints the six accuracies.
+Both start from the same originals (of a study of cifar100-resnet18) with the same seeds. Default on CUDA: bfloat16
+passes, channels last, compiled where it pays. Plain: float32 without TF32, not compiled. Prints the six accuracies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CELLS = [(part, subset) for part in ("train", "test") for subset in SUBSETS]
 
 
 def main() -> None:
-    """Run both ways, seed by seed; write after every run, so that what is done is kept."""
+    """Run both ways, seed by seed. Results are written after every run, so that an interruption loses none."""
     parser = argparse.ArgumentParser(description="Does speed cost quality?")
     parser.add_argument("--data", required=True, help="folder with the data sets")
     parser.add_argument("--originals", type=Path, required=True, help="folder of a study of cifar100-resnet18")

@@ -1,13 +1,13 @@
-"""The yardstick: a plain transcription of how the paper's released loop goes about the same work.
+"""The yardstick: a plain transcription of how the paper's released loop does the same work.
 
-Written by us from our description of its behaviour, not from its code. It does, on purpose, what that loop does:
+We wrote it from our description of that loop's behaviour, not from its code. On purpose, it does what that loop does:
 
 - samples are stored images, decoded, resized and normalised one at a time, each time they are needed;
-- the loaders of forget and remote data, and their worker processes, are made anew for every step of stage 2;
+- the loaders of forget and remote data, and their worker processes, are created again for every step of stage 2;
 - the reference losses of stage 2 come from a frozen copy of the model, run again on every batch;
 - gradients are Python lists, added into new lists batch by batch; dot products go to the host one by one;
-- everything is in the precision, the layout and the eager mode that PyTorch starts with;
-- evaluation passes over each subset once for its accuracy and once more for the outputs that attacks look at.
+- precision, memory layout and eager mode are PyTorch's defaults;
+- evaluation passes over each subset once for its accuracy and again for the outputs that attacks need.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RIDGE = 1e-8  # added to the diagonal of the Gram matrix, once for every paramet
 
 
 class StoredImages(Dataset[tuple[Tensor, int]]):
-    """Images as bytes (height × width × channels, or height × width), decoded and prepared one at a time."""
+    """Images as bytes (height × width × channels, or height × width) that are decoded and prepared one at a time."""
 
     def __init__(
         self, images: np.ndarray[Any, Any], labels: Sequence[int], *, scale: float, size: int | None = None
@@ -51,7 +51,7 @@ class StoredImages(Dataset[tuple[Tensor, int]]):
 
 
 class Loaders:
-    """A loader of a subset whenever one is asked for: a new shuffle and new worker processes each time."""
+    """Loaders of subsets. Each call makes a new loader, with a new shuffle and new worker processes."""
 
     def __init__(self, subsets: dict[str, Dataset[Any]], *, workers: int, device: torch.device) -> None:
         self.subsets, self.workers, self.device = subsets, workers, device
@@ -77,7 +77,7 @@ def losses_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def cycled(loader: Iterator[Any]) -> Iterator[Any]:
-    """Keep the batches of the first pass, and replay them for ever."""
+    """Keep the batches of the first pass, and repeat them forever."""
     kept = []
     for batch in loader:
         kept.append(batch)
@@ -112,7 +112,7 @@ def stage1(
             remote = loaders("remote", remote_batch)
             batch = next(remote)
         forget_losses = losses_of(model, *next(forget))
-        below = (forget_losses < clip).float()  # a sample above the cap keeps its loss and loses its gradient
+        below = (forget_losses < clip).float()  # above the cap, a sample keeps its loss but has no gradient
         forget_loss = (forget_losses * below + (forget_losses * (1 - below)).detach()).mean()
         gap = losses_of(model, *batch).mean() - pinned
         objective = -forget_loss + multiplier * gap + penalty / 2 * gap**2
@@ -193,7 +193,7 @@ def project(direction: list[Tensor], first: list[Tensor], second: list[Tensor]) 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, parts: dict[str, Loaders], *, size: int) -> dict[str, Any]:
-    """Return six accuracies, and the probabilities that attacks look at."""
+    """Return six accuracies, and the probabilities that attacks need."""
     model.eval()
     found: dict[str, Any] = {}
     for part, loaders in parts.items():

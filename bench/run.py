@@ -1,9 +1,9 @@
-"""Ratios against the released loop's way of working, and on CUDA everything else that a GPU is judged by.
+"""Speed relative to the released loop's way of working, and on CUDA all other measurements of a GPU.
 
     python -m bench.run [--out FOLDER] [--device cpu]
 
-Prints a table and, last, one line of JSON: how many times faster each part is than the yardstick. On a CPU the model
-and the data are those of the benchmark `digits`; on CUDA a ResNet-18 sees random images at 224 px.
+Prints a table and, as last line, JSON: how many times faster than the yardstick each part is. On a CPU, model and data
+are those of the benchmark `digits`; on CUDA, a ResNet-18 sees random images at 224 px.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORKERS = 2
 
 
 def compare(workload: Workload, device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step (a projection, an evaluation) on both sides, and the ratio."""
+    """Return the median seconds of a step, a projection and an evaluation on both sides, and the ratios."""
     sides: dict[str, tuple[Callable[[], list[float]], Callable[[], list[float]]]] = {
         "stage1": (_our_steps(workload, 1, device, 20), _their_stage1(workload, device, 20)),
         "stage2": (_our_steps(workload, 2, device, 8), _their_stage2(workload, device, 8)),
@@ -142,10 +142,10 @@ def _short(seconds: float) -> str:
 
 
 def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
-    """Measure `digits` against the yardstick as released, and against one that reads its data in the same process."""
+    """Compare `digits` with the yardstick as released, and with one that reads its data in its own process."""
     results: dict[str, Any] = {}
     for workers in (0, WORKERS):
-        name = f"in {workers} processes that are started anew, as released" if workers else "in the same process"
+        name = f"in {workers} processes that are restarted, as released" if workers else "in the same process"
         found = compare(workloads.digits(workers=workers), device, rounds=3 if workers else ROUNDS)
         show(f"digits, the median of a step; the yardstick reads its data {name}", found)
         results["as_released" if workers else "in_one_process"] = found
@@ -155,10 +155,10 @@ def measure_cpu(device: torch.device, out: Path | None) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and write what was found."""
+    """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for JSON files")
-    parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
+    parser.add_argument("--device", help="cpu or cuda; default: the best available")
     arguments = parser.parse_args()
     device = pick_device(arguments.device)
     print(f"{device}, {torch.get_num_threads()} threads", file=sys.stderr)

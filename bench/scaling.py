@@ -1,4 +1,4 @@
-"""How time and memory grow with parameters, with the forget set, and with the directions of the projection.
+"""Growth of time and memory with the parameters, the forget set, and the directions of the projection.
 
 python -m bench.scaling --out FOLDER [--device cpu] [--most-parameters 100000000]
 """
@@ -35,7 +35,7 @@ RESNET18 = 11_200_000
 
 
 class Memory:
-    """The peak of memory, above what was held at the start; of the process where the device is the CPU."""
+    """The peak of memory above what was held at the start. On a CPU it is the memory of the process."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -43,7 +43,7 @@ class Memory:
 
 @contextmanager
 def peak_memory(device: torch.device) -> Iterator[Memory]:
-    """Measure the peak of what happens inside."""
+    """Measure the peak of memory inside the block."""
     memory = Memory()
     gc.collect()
     if device.type == "cuda":
@@ -62,7 +62,7 @@ def peak_memory(device: torch.device) -> Iterator[Memory]:
 
 
 def _give_back() -> None:
-    """Give freed memory back to the system (glibc keeps it), or what is used again would not show."""
+    """Return freed memory to the system. glibc would keep it, and its reuse would not show in the peak."""
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     except (OSError, AttributeError):
@@ -70,7 +70,7 @@ def _give_back() -> None:
 
 
 def network(parameters: int) -> nn.Module:
-    """Return a network of three layers with about so many parameters."""
+    """Return a network of three layers with about this many parameters."""
     width = int((-(INPUTS + CLASSES) + ((INPUTS + CLASSES) ** 2 + 4 * parameters) ** 0.5) / 2)
     return nn.Sequential(
         nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, CLASSES)
@@ -87,7 +87,7 @@ def data(forget: int, *, others: int = 4 * BATCH) -> Split:
 
 
 def by_parameters(device: torch.device, most: int) -> list[dict[str, Any]]:
-    """A step of stage 2 (128 samples of each kind) beside a step of fine-tuning (SGD with momentum, 128 samples)."""
+    """Time a step of stage 2 (128 samples of each kind) and a step of fine-tuning (SGD with momentum, 128 samples)."""
     settings = METHOD.configure(
         {
             "stage2_forget_batch": BATCH,
@@ -136,7 +136,7 @@ def by_parameters(device: torch.device, most: int) -> list[dict[str, Any]]:
 
 
 def by_forget_set(device: torch.device) -> list[dict[str, Any]]:
-    """A step of stage 2 with ten batches of 128 forget samples at most, and its preparation (reference losses)."""
+    """Time a step of stage 2 with at most ten batches of 128 forget samples, and its preparation (reference losses)."""
     found = []
     for forget in FORGET:
         settings = METHOD.configure({"stage2_remote_batches": 1, "stage2_learning_rate": 1e-6})
@@ -163,7 +163,7 @@ def by_forget_set(device: torch.device) -> list[dict[str, Any]]:
 
 
 def by_directions(device: torch.device, parameters: int = RESNET18) -> list[dict[str, Any]]:
-    """The projection alone, of a gradient as large as ResNet-18's."""
+    """Time the projection alone, of a gradient as large as that of ResNet-18."""
     like = [torch.empty(512, 512, 3, 3, device=device) for _ in range(parameters // (512 * 512 * 9))]
     found = []
     for count in DIRECTIONS:
@@ -180,10 +180,10 @@ def by_directions(device: torch.device, parameters: int = RESNET18) -> list[dict
 
 
 def main() -> None:
-    """Measure, print, and write what was found."""
+    """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for the JSON file")
-    parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
+    parser.add_argument("--device", help="cpu or cuda; default: the best available")
     parser.add_argument("--most-parameters", type=int, default=PARAMETERS[-1], help="largest network")
     arguments = parser.parse_args()
     device = pick_device(arguments.device)

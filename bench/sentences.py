@@ -1,9 +1,9 @@
-"""What it saves on a CPU to run sentences by their lengths: the two stages and an evaluation, with and without.
+"""Time saved on a CPU by batching sentences by length: both stages and an evaluation, with and without it.
 
     python -m bench.sentences [--out FOLDER]
 
-An encoder of MiniLM's size with random weights reads 1,200 random sentences of 22 tokens on average, 40 at most, which
-are the lengths of ToxiGen's. Both ways take turns in one process, and the ratio is the median of those within a round.
+An encoder of MiniLM's size with random weights reads 1,200 random sentences of 22 tokens on average and 40 at most, as
+in ToxiGen. Both ways take turns in one process. The ratio is the median of the ratios per round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = {
     **{f"stage1_{kind}_batch": 64 for kind in ("remote", "forget")},
     **{f"stage2_{kind}_batch": 64 for kind in ("adjacent", "forget", "remote")},
     "stage2_remote_batches": 4,
-    "stage1_learning_rate": 1e-12,  # so that random weights stay what they are
+    "stage1_learning_rate": 1e-12,  # so that random weights hardly change
     "stage2_learning_rate": 1e-12,
 }
 
@@ -59,7 +59,7 @@ def sentences() -> Split:
 
 
 def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Return the median seconds of a step, or of an evaluation, by lengths and in whole batches, and the ratio."""
+    """Return the median seconds of a step and an evaluation, by length and in whole batches, and the ratios."""
     method = find_method("two-stage")
     bench = Workbench(model, split, device=CPU)
     works: dict[str, Callable[[], Any]] = {}
@@ -78,7 +78,7 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
 
 
 def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> list[float]:
-    """Time some work; in whole batches nothing is cut, for the longest sentence of any batch has all tokens."""
+    """Time some work. In whole batches no padding is cut."""
     bench.split.samples.cut_padding = by_length
     laps = Laps(CPU)
     laps()
@@ -89,9 +89,9 @@ def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> lis
 
 
 def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description="What it saves to run sentences by their lengths.")
-    parser.add_argument("--out", type=Path, help="a folder for sentences-cpu.json")
+    """Measure, print and write the results."""
+    parser = argparse.ArgumentParser(description="Time saved by batching sentences by length.")
+    parser.add_argument("--out", type=Path, help="folder for sentences-cpu.json")
     words = parser.parse_args()
     found = compare(encoder().eval(), sentences())
     for name, row in found.items():

@@ -1,4 +1,4 @@
-"""What is measured: one model, its data in the form of each side, and the settings that both sides share."""
+"""The workloads: a model, its data in the form of each side, and the settings that both sides share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from unweave.methods import DescentSettings, Method, find_method
 
 METHOD = find_method("two-stage")
 RESTARTED_WORKERS = 4
-TRAINING = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=30, batch_size=128)  # of the paper's original
+TRAINING = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=30, batch_size=128)  # the paper's original
 AS_RELEASED = ("two-stage", "pgd", "munba")  # MUNBa diverges with the printed values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A model (for each side: ours prepares its images itself), data, and the settings of the methods."""
+    """A model for each side (ours prepares its images itself), data, and the settings of the methods."""
 
     name: str
     ours: Callable[[], nn.Module]
@@ -35,8 +35,8 @@ class Workload:
     train: Split
     test: Split
     stored: dict[str, StoredImages]
-    configured: Callable[[Method], Any]  # a method's settings
-    workers: int  # of the yardstick's loaders
+    configured: Callable[[Method], Any]  # returns the settings of a method
+    workers: int  # worker processes of the yardstick's loaders
     note: str
 
     @property
@@ -58,7 +58,7 @@ class Workload:
 
 
 def digits(*, workers: int) -> Workload:
-    """Return the benchmark ``digits`` with its own settings; the yardstick reads the same images from bytes."""
+    """Return the benchmark ``digits`` with its own settings. The yardstick reads the same images from bytes."""
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     stored = {}
@@ -80,7 +80,7 @@ def digits(*, workers: int) -> Workload:
 
 
 def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workload:
-    """Return random images of CIFAR-100's form and counts for a ResNet-18 with random weights, at ``size`` pixels."""
+    """Return a ResNet-18 with random weights and random images like CIFAR-100's, enlarged to ``size`` pixels."""
     generator = np.random.default_rng(0)
     splits, stored = {}, {}
     for part, count in (("train", train), ("test", test)):
@@ -112,7 +112,7 @@ def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workl
 
 
 def _printed(method: Method) -> Any:
-    """Return the settings that the paper prints for CIFAR-100, or else the release's or its authors'."""
+    """Return the settings that the paper prints for CIFAR-100, or else those of the release or the authors."""
     if method.name == "retrain":
         return method.configure(TRAINING.to_dict())
     profile = "released" if method.name in AS_RELEASED else "paper"

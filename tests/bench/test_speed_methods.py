@@ -1,4 +1,4 @@
-"""What a method costs is found from some of its steps."""
+"""The cost of a method is extrapolated from some of its steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """Time that passes only when somebody works."""
+    """A clock that advances only when work is done."""
 
     now = 0.0
 
@@ -28,7 +28,7 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Nothing(Settings):
-    """Nothing to set."""
+    """No settings."""
 
 
 @pytest.mark.parametrize("steps", [0, 1, 6, 7, 66, 1000])
