@@ -1,4 +1,4 @@
-"""The benchmark's yardstick does the same work: with whole sets as batches, chance is out and both must agree."""
+"""The yardstick does the same work as ours: with whole sets as batches there is no chance, and both must agree."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_the_numbers_say_where_they_come_from():
     assert set(frame.seed) == {0, 1, 2}
     for start in json.loads((RESULTS / "provenance.json").read_text())["runs"]:
         assert start["command"] == "unweave study digits all --seeds 3 --out study"
-        assert not start["commit"].endswith("+")  # of a tree without changes
+        assert not start["commit"].endswith("+")  # the tree had no uncommitted changes
     assert set(json.loads((RESULTS / "study.json").read_text())["presets"]) == set(PRESETS)
 
 
@@ -40,8 +40,8 @@ def test_the_numbers_say_where_they_come_from():
 def test_every_published_study_says_where_it_comes_from(name):
     for start in json.loads((ROOT / "results" / name / "provenance.json").read_text())["runs"]:
         assert start["command"].startswith("unweave ")
-        assert " /" not in start["command"], "a folder of one machine"
-        assert len(start["commit"]) == 40, "of a tree without changes"
+        assert " /" not in start["command"], "it names a folder of one machine"
+        assert len(start["commit"]) == 40, "the tree had uncommitted changes"
         assert start["hardware"]["device"]
         assert start["versions"]["torch"]
 
@@ -140,10 +140,10 @@ def test_rows_of_a_method_are_added_to_what_is_published(tmp_path, monkeypatch):
     three, four = (ROOT / "results" / "digits" / "each" / kind for kind in ("3", "4"))
     new, target = shutil.copytree(three, tmp_path / "new"), shutil.copytree(three, tmp_path / "published")
     whole = pd.read_parquet(three / "results.parquet")
-    whole[whole.seed > 0].to_parquet(new / "results.parquet", index=False)  # seed 1 is there already, seed 2 is not
+    whole[whole.seed > 0].to_parquet(new / "results.parquet", index=False)  # seed 1 is published already, seed 2 is not
     whole[(whole.method != "pgd") | (whole.seed < 2)].to_parquet(target / "results.parquet", index=False)
     (target / "failed").mkdir()
-    for seed in (2, 3):  # the former has come to its end since
+    for seed in (2, 3):  # seed 2 has finished since
         note = {"method": "pgd", "profile": "tuned", "variant": "", "seed": seed, "error": "It broke."}
         (target / "failed" / f"pgd.seed-{seed}.json").write_text(json.dumps(note))
     publish.add_numbers(new, target, ["pgd"])
@@ -199,4 +199,4 @@ def test_published_numbers_say_what_data_and_model_they_are_of(tmp_path, monkeyp
     assert after.notes == before.notes
     assert after.versions == before.versions
     assert {*after.versions} == {"unweave", "torch"}
-    assert not after.histories  # they are no cells
+    assert not after.histories  # published numbers have no cells

@@ -1,4 +1,4 @@
-"""The page "what we tried": its tables are those of the committed runs, which a commit and a command stand behind."""
+"""The page "what we tried": its tables are those of the committed runs, each with its commit and command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_page_shows_what_was_measured(tried, benchmark, table):
     folder = RESULTS / benchmark / "tried"
     assert tried.show(table, folder) in PAGE.read_text()
     told = json.loads((folder / "provenance.json").read_text())[table]
-    assert len(told["commit"]) == 40, "the source was changed when it was measured"
+    assert len(told["commit"]) == 40, "the source had uncommitted changes"
     assert told["command"].startswith(f"python tools/tried.py {table} ")
 
 

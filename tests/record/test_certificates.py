@@ -7,7 +7,7 @@ from torch import nn
 
 from unweave import BeforeStage2, Shortfall, Unweave, UsageError, evaluate, unlearn
 from unweave.evaluation import make_certificate
-from unweave.runs import certificate_of
+from unweave.record import certificate_of
 
 ERASE = {"method": "unweave", "settings": {"target": 10.0}}
 STAGES = {"method": "two-stage", "settings": {"alpha": 0.5, "mean_sign": -1}}

@@ -555,7 +555,7 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     for words in ("model after", "split", "forget samples", "scores"):
         assert f"ok    {words}: " in out
     code, _, err = command("verify", folder, "--benchmark", "digits", "--option", "forget=3")
-    assert (code, "which is not that of --option forget=3" in " ".join(err.split())) == (2, True)
+    assert (code, "which differs from that of --option forget=3" in " ".join(err.split())) == (2, True)
     config = json.loads((folder / "config.json").read_text())  # which nobody signed
     (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
     code, out, _ = command("verify", folder, "--recompute", "--device", "cpu")

@@ -15,7 +15,7 @@ from unweave.lab.report import write_report
 
 pytestmark = needs_browser
 
-EXTRA = "alpha=0"  # a variant of a method that is there without it too
+EXTRA = "alpha=0"  # a variant of a method that also ran without one
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_it_opens_with_the_verdict_and_the_plane(page, study):
     assert first == "tradeoff-chart"
 
 
-def test_whom_the_headline_names_has_a_name_in_the_plane(page, tmp_path):
-    """However many others stand at the same place, and on a phone too."""
+def test_methods_in_the_headline_have_a_name_in_the_plot(page, tmp_path):
+    """Also in a crowd of other points, and on a phone."""
     crowd = {(f"method-{number:02}", ""): (0.45, 0.985, 0.985) for number in range(60)}
     methods = {("original", ""): (1.0, 0.99, 0.99), **crowd, ("thorough", ""): (0.0, 0.95, 0.985)}
     report = write_report(make_study(tmp_path / "study", methods=methods, seeds=1, failures=False))
@@ -83,7 +83,7 @@ def test_whom_the_headline_names_has_a_name_in_the_plane(page, tmp_path):
             page.open(report.page)
             written = page.run("return Chart.getChart('tradeoff-chart').written")
             assert {keeper, "thorough"} <= {*written}
-            assert len(written) < len(methods)  # others have no room
+            assert len(written) < len(methods)  # there is no room for the others
     finally:
         page.develop("Emulation.clearDeviceMetricsOverride")
 

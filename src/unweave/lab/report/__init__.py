@@ -1,6 +1,6 @@
-"""Tables, figures and one page from a study's folder; nothing here runs or evaluates anything.
+"""Tables, figures and an HTML page from a study's folder. Nothing here runs or evaluates a model.
 
-``write_report(Path("my-study"))`` writes ``my-study/report/``, with ``index.html`` to look at or to mail.
+``write_report(Path("my-study"))`` writes ``my-study/report/``. Its ``index.html`` is one file that can be mailed.
 """
 
 from unweave.lab.report.compare import Comparison, compare

@@ -1,9 +1,9 @@
-"""Methods beside each other over several studies, such as one for each class to forget: means, intervals, paired tests.
+"""Compare methods over several studies, such as one for each class to forget: means, intervals, paired tests.
 
-Seeds of one study share their data, so studies, not seeds, are what a mean is over: each counts with the mean of its
-seeds, and the interval (95%, Student's t) says how much other studies of the kind may differ. With a single study,
-seeds take their place. A method is compared with the baseline by a paired t test on the runs (study and seed) that
-both have: a hard seed that one of them lacks counts for neither.
+The seeds of one study share their data, so a mean is over studies, not over seeds. Each study counts with the mean of
+its seeds. The 95% interval (Student's t) says how much other studies of the kind may differ. A single study is compared
+over its seeds. A paired t test compares each method with the baseline on the runs (study and seed) that both have, so a
+hard seed that one of them lacks counts for neither.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,12 +21,12 @@ from unweave.lab.report.compare_measures import MEASURES, Measure, ValueOf
 from unweave.lab.report.results import Group, Results, label
 from unweave.methods import all_methods, find_method
 
-Runs = dict[tuple[int, int], float]  # a value for each run: the number of its study, and its seed
+Runs = dict[tuple[int, int], float]  # the value of each run, by the index of its study and its seed
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every method's estimates, by the name of the measure: its own, and its difference from the baseline."""
+    """The estimates of every method by measure: of its values, and of their differences from the baseline."""
 
     studies: tuple[str, ...]
     baseline: Group
@@ -37,9 +38,9 @@ class Comparison:
 
 
 def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants: bool = False) -> Comparison:
-    """Compare all methods over these studies; with their ``variants``, or only as they are.
+    """Compare all methods over these studies, with their ``variants`` or without.
 
-    ``baseline`` is named as the tables name it; the name of a method alone means it as it is, in its first profile.
+    ``baseline`` is a name as the tables show it. A method's name alone means its first profile, without a variant.
     """
     _check(studies)
     groups = _groups(studies, variants=variants)
@@ -53,25 +54,28 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
 
 
 def _check(studies: Sequence[Results]) -> None:
-    """Raise where studies are not of one kind, or where one would count twice."""
+    """Raise if the studies are not of one kind, or if one would count twice."""
     if len({bool(results.options.get("small")) for results in studies}) > 1:
-        raise UsageError("Some of these studies are trials with --small, others are not. Compare those of one kind.")
-    if len({results.folder.resolve() for results in studies}) < len(studies):
-        raise UsageError("A study was given twice. Name each folder once.")
+        raise UsageError("Some of these studies are trials with --small, others are not. Compare studies of one kind.")
+    folders = Counter(results.folder.resolve() for results in studies)
+    if repeated := [folder for folder, count in folders.items() if count > 1]:
+        raise UsageError(f"The study {repeated[0]} was given twice. Name each folder once.")
     kinds = list(dict.fromkeys(results.name for results in studies))
     if len(kinds) > 1:
-        raise UsageError(f"These are studies of different benchmarks ({', '.join(kinds)}). Compare those of one.")
+        raise UsageError(
+            f"These are studies of different benchmarks ({', '.join(kinds)}). Compare studies of one benchmark."
+        )
     for one, other in itertools.combinations(studies, 2):
         shared = set(one.seeds) & set(other.seeds)
         if shared and one.options == other.options:
             raise UsageError(
                 f"{one.folder} and {other.folder} both hold {one.benchmark} with seed {min(shared)}: as two studies "
-                "they would count twice. Give one of them."
+                "they would count twice. Name one of the folders only."
             )
 
 
 def _groups(studies: Sequence[Results], *, variants: bool) -> list[Group]:
-    """Return the groups to compare, in the order in which the studies show them."""
+    """Return the groups to compare, in the order of the studies."""
     every = [
         group
         for results in studies
@@ -82,9 +86,9 @@ def _groups(studies: Sequence[Results], *, variants: bool) -> list[Group]:
 
 
 def _baseline(names: dict[Group, str], wanted: str) -> Group:
-    """Return the group of this name or, of the method of this name, its plainest one."""
+    """Return the group of this name or, if a method has this name, its plainest group."""
     if not names:
-        raise UsageError("These studies have no finished cell that can be compared.")
+        raise UsageError("These studies have no finished cell to compare. Run `unweave study` to its end first.")
     called = [group for group, name in names.items() if name == wanted]
     of_method = [group for group in names if group.method == wanted]
     if not called and not of_method:
@@ -93,14 +97,14 @@ def _baseline(names: dict[Group, str], wanted: str) -> Group:
 
 
 def _plainest(group: Group) -> tuple[bool, int]:
-    """Order the groups of a method: without a variant first, then by profile as the method has them."""
+    """Sort the groups of a method: those without a variant first, then in the order of the method's profiles."""
     profiles = list(find_method(group.method).profiles) if group.method in all_methods() else []
     place = profiles.index(group.profile) if group.profile in profiles else len(profiles)
     return bool(group.variant), place
 
 
 def _estimate(found: Comparison, studies: Sequence[Results], measure: Measure) -> None:
-    """Add the estimates of one measure: every method's own, and its difference from the baseline."""
+    """Add the estimates of one measure: of every method, and of its difference from the baseline."""
     runs = {group: runs_of(studies, group, measure.value) for group in found.names}
     theirs = runs[found.baseline]
     for group, ours in runs.items():
@@ -117,18 +121,18 @@ def _estimate(found: Comparison, studies: Sequence[Results], measure: Measure) -
 
 
 def runs_of(studies: Sequence[Results], group: Group, value_of: ValueOf) -> Runs:
-    """Return what every run of a group measured, as far as it did."""
+    """Return the value of every run of a group that measured a finite one."""
     found = {run: value_of(studies[run[0]], group, run[1]) for run in _runs(studies, group)}
     return {run: value for run, value in found.items() if value is not None and math.isfinite(value)}
 
 
 def _runs(studies: Sequence[Results], group: Group) -> Iterable[tuple[int, int]]:
-    """Return the runs of a group: the number of the study, and the seed."""
+    """Return the runs of a group: the index of the study, and the seed."""
     return ((place, seed) for place, results in enumerate(studies) for seed in results.seeds_of(group))
 
 
 def estimate_runs(studies: Sequence[Results], runs: Runs, *, paired: bool = False) -> Estimate | None:
-    """Return the estimate over the means of the studies, or over the seeds where there is one study."""
+    """Return the estimate over the means of the studies or, for a single study, over its seeds."""
     by_study: dict[int, list[float]] = {}
     for (place, _), value in runs.items():
         by_study.setdefault(place, []).append(value)

@@ -10,23 +10,23 @@ from typing import NamedTuple
 from unweave.lab.report.measures import number
 
 LEVEL = 0.95
-ROUNDING = 1e-12  # differences of accuracies that are equal but for rounding are nearer than this
+ROUNDING = 1e-12  # accuracies that differ by less are equal up to rounding
 
 
 class Estimate(NamedTuple):
-    """A mean over studies, how far its interval reaches to both sides (None for one value), and p of a paired test.
+    """A mean over studies, the half width of its interval (None for a single value), and p of a paired test.
 
-    There is no p where the values do not spread: equal differences say nothing about chance.
+    p is None where all values are equal: equal differences say nothing about chance.
     """
 
     mean: float
     reach: float | None = None
     p: float | None = None
-    studies: int = 1  # that it is over
-    runs: int = 1  # in all of them together
+    studies: int = 1  # number of studies
+    runs: int = 1  # number of runs in all studies together
 
     def text(self, metric: str, *, signed: bool = False) -> str:
-        """Return it for a person.
+        """Return the estimate as a person reads it.
 
         >>> Estimate(0.025, 0.01, 0.003).text("accuracy", signed=True)
         '+2.5±1.0 p=0.003'
@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float], *, paired: bool = False) -> Estimate | None:
-    """Return mean and interval of some values; where they are paired differences, the p-value too.
+    """Return the mean of some values with its interval and, for paired differences, the p-value.
 
     >>> found = estimate([0.1, 0.2, 0.3], paired=True)
     >>> round(found.mean, 3), round(found.reach, 3), round(found.p, 3)

@@ -1,4 +1,4 @@
-"""The files of a comparison: its tables, and the planes under both goals."""
+"""Write the files of a comparison: its tables, and a plot for each goal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from unweave.lab.report.results import Results
 
 
 def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
-    """Write the tables (Markdown, LaTeX, CSV) and the planes (PNG, SVG) into a folder, which may hold earlier ones."""
+    """Write tables (Markdown, LaTeX, CSV) and plots (PNG, SVG) into a folder. Files of the same names are replaced."""
     require_package("matplotlib", "The figures of a comparison")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file. Choose another --out.")
-    from unweave.lab.report.compare_planes import draw_planes  # slow to import, so after what may be refused
+        raise UsageError(f"{folder} is a file, not a folder. Choose another --out.")
+    from unweave.lab.report.compare_planes import draw_planes  # slow to import, so after the check
 
     folder.mkdir(parents=True, exist_ok=True)
     files = []

@@ -17,7 +17,7 @@ TITLES = {ERASE: "Goal erase", RETRAIN: "Goal retrain: as if never trained"}
 
 @dataclass(frozen=True)
 class _Shown:
-    """The part of a comparison that one table shows, with the number of runs of each of its rows."""
+    """The part of a comparison that one table shows, and the number of runs of each row."""
 
     measures: list[Measure]
     values: dict[Group, dict[str, Estimate]]
@@ -25,19 +25,19 @@ class _Shown:
 
     @property
     def own(self) -> dict[Group, dict[str, Estimate]]:
-        """The values of methods; retrained models have their own number of runs."""
+        """The values of methods, without references: retrained models have their own number of runs."""
         return {group: of for group, of in self.values.items() if not group.is_reference}
 
     @property
     def uneven(self) -> bool:
-        """Whether methods differ in how many runs they have."""
+        """Whether the methods have different numbers of runs."""
         return len({self.runs[group] for group in self.own}) > 1
 
 
 def grids(found: Comparison) -> list[Grid]:
-    """Return the tables: one for each goal, and the differences from the baseline.
+    """Return the tables: one for each goal, and one for each goal with the differences from the baseline.
 
-    Where methods differ in how many runs they have, every row says its own number, and so does a value of fewer.
+    Where methods have different numbers of runs, every row names its own, and so does a value over fewer runs.
     """
     plain = [_grid(found, goal, title) for goal, title in TITLES.items()]
     baseline = found.names[found.baseline]
@@ -46,7 +46,7 @@ def grids(found: Comparison) -> list[Grid]:
 
 
 def _grid(found: Comparison, goal: str, title: str, *, paired: bool = False) -> Grid | None:
-    """Return the table of a goal, or None where nothing of it was measured."""
+    """Return the table of a goal, or None if nothing was measured for it."""
     shown = _select(found, goal, paired=paired)
     if not shown.measures:
         return None
@@ -84,7 +84,7 @@ def _entries(shown: _Shown, group: Group, *, paired: bool) -> tuple[Entry, ...]:
 
 
 def _record(shown: _Shown, group: Group, *, paired: bool) -> dict[str, Any]:
-    """Return a row for a program."""
+    """Return a row as a record for programs."""
     record: dict[str, Any] = {**group._asdict(), "runs": shown.runs[group]}
     parts = ("mean", "reach", "p", "runs") if paired else ("mean", "reach", "runs")
     for measure in shown.measures:
@@ -100,23 +100,25 @@ def _notes(found: Comparison, shown: _Shown, goal: str, *, paired: bool) -> tupl
     if paired:
         return (
             *caution,
-            f"{over}, and p of a paired t test where differences spread; not corrected for their number.",
+            f"{over}, with p of a paired t test where the differences vary. p is not corrected for multiple tests.",
         )
     notes = [*caution, f"{over}; ↓ lower is better, ↑ higher.", NOTES[goal]]
     if len({found.runs[group] for group in shown.own}) > 1:
-        notes.append("Not every method was run in the same studies with the same seeds: rows are means over others.")
+        notes.append(
+            "Not every method was run in the same studies with the same seeds: rows are means over different runs."
+        )
     return tuple(notes)
 
 
 def _over(found: Comparison, values: Mapping[Group, Mapping[str, Estimate]]) -> str:
-    """Return what the means of a table are over, in words."""
+    """Say in words over how many studies and runs the means of a table are."""
     own = [one for of in values.values() for one in of.values()]
     over = _range([one.studies for one in own], "study") if len(found.studies) > 1 else "the seeds of one study"
     return f"{over} ({_range([one.runs for one in own], 'run')} of a method)" if own else over
 
 
 def _range(counts: Sequence[int], word: str) -> str:
-    """Return how many of something there are, in words.
+    """Return a count, or a range of counts, in words.
 
     >>> _range([2, 4, 2], "run"), _range([1], "study"), _range([], "study")
     ('2 to 4 runs', '1 study', '0 studies')

@@ -1,4 +1,4 @@
-"""The planes of a comparison: where every method stands under both goals."""
+"""The plots of a comparison: forget accuracy against kept accuracy, one plot for each goal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TITLES = {ERASE: "erase: up and left is better", RETRAIN: "as if never trained: 
 
 
 def draw_planes(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
-    """Draw the planes as PNG and SVG; return the files, none where there is nothing to draw."""
+    """Draw the plots as PNG and SVG. Return the files; there are none if nothing can be drawn."""
     with mpl.rc_context(style()):  # type: ignore[arg-type]  # its keys are a literal of every setting
         figure = planes(found, studies)
         if figure is None:
@@ -32,9 +32,9 @@ def draw_planes(found: Comparison, studies: Sequence[Results], folder: Path) -> 
 
 
 def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
-    """Draw every method's forget and adjacent accuracy, against the original and against retrained models.
+    """Draw forget and kept accuracy of every method, relative to the original and to retrained models.
 
-    None where the studies have neither.
+    Returns None if the studies have neither.
     """
     every = {goal: {group: _point(studies, group, plane) for group in found.names} for goal, plane in PLANES.items()}
     drawn = {goal: {group: point for group, point in points.items() if point} for goal, points in every.items()}
@@ -58,7 +58,7 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
                 elinewidth=0.8,
                 label=found.names[group],
             )
-        # An interval of one unsteady method would squeeze all others together: it may leave the picture.
+        # The limits fit the points, not the intervals: one wide interval would squeeze all points together.
         axis.set_xlim(*_limits([x for (x, _), _ in points.values()]))
         _scale_heights(axis, [y for _, (y, _) in points.values()])
         if goal == RETRAIN:
@@ -73,7 +73,7 @@ def planes(found: Comparison, studies: Sequence[Results]) -> Figure | None:
 
 
 def _scale_heights(axis: Axes, values: Sequence[float]) -> None:
-    """Spread points of accuracy: where all good methods are, one matters; where others fail, ten hardly do."""
+    """Scale the accuracy axis: near zero a single point matters, far below ten points hardly do."""
     low, high = min(values) - max(1.0, 0.3 * abs(min(values))), max(values) + max(1.0, 0.3 * abs(max(values)))
     axis.set_yscale("symlog", linthresh=5, linscale=1.5)
     axis.set_ylim(low, high)
@@ -88,6 +88,6 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _point(studies: Sequence[Results], group: Group, plane: Plane) -> list[tuple[float, float]] | None:
-    """Return mean and reach of the interval along both axes, in percent."""
+    """Return the mean and the half width of its interval on both axes, in percent."""
     found = [estimate_runs(studies, runs_of(studies, group, value_of)) for _, value_of in plane]
     return [(100 * one.mean, 100 * (one.reach or 0)) for one in found if one] if all(found) else None

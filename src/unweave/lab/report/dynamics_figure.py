@@ -1,4 +1,4 @@
-"""The figure of learning dynamics: what was logged while unlearning, one panel per method."""
+"""The figure of learning dynamics: values logged during unlearning, one panel per method."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from unweave.lab.report.looks import GREY, INK
 from unweave.lab.report.results import Results
 
 SPARE = (GREY, "#cc79a7", "#e69f00")
-Rows = Sequence[Mapping[str, Any]]  # what was logged, one entry per step
-Series = dict[str, list[tuple[int, float]]]  # pairs of step and value, by what was logged
+Rows = Sequence[Mapping[str, Any]]  # a run's log, one entry per step
+Series = dict[str, list[tuple[int, float]]]  # pairs of step and value, by the name of the value
 
 
 def dynamics(results: Results) -> Figure | None:
-    """Draw what was logged while unlearning, in the first seed: accuracies where there are any, else losses."""
+    """Draw the values logged during unlearning with the first seed: accuracies if there are any, else losses."""
     first = {group: next(iter(found.values())) for group, found in results.histories.items()}
     word = _word(first.values())
     there = [group for group in results.groups if group in first and not results.is_extra(group)]
@@ -60,7 +60,7 @@ def _lines(axis: Axes, series: Series) -> None:
 
 
 def _phases(axis: Axes, rows: Rows) -> None:
-    """Draw a dotted line wherever the next phase begins."""
+    """Draw a dotted line where the next phase begins."""
     for step, (before, row) in enumerate(pairwise(rows), start=1):
         if row["phase"] != before["phase"]:
             axis.axvline(step, color=INK, linewidth=0.6, linestyle=":")

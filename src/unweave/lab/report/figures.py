@@ -1,4 +1,4 @@
-"""Figures that need no reading of the code to be understood."""
+"""The figure of the demo: the losses of the forget samples at several moments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def loss_distributions(
 ) -> None:
     """Draw the losses of the forget samples at several moments, as in the paper's figure 1.
 
-    ``panels`` maps a title to (losses, accuracy). Samples whose loss is below log(classes), the only ones that
-    can still be predicted right, are drawn in red.
+    ``panels`` maps a title to (losses, accuracy). Samples with a loss below log(classes) are drawn in red: only they
+    can still be predicted right.
     """
     require_package("matplotlib", "A figure")
     import matplotlib as mpl  # slow to import

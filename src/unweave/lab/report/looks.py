@@ -1,4 +1,4 @@
-"""One look per method, the same in every figure and on the page, told apart without colour too."""
+"""The colour and marker of each method, the same in every figure and on the page; markers alone tell them apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unweave.lab.report.results import Group
 
 INK, GREY = "#333333", "#767676"
-# Okabe and Ito's colours without yellow, which is lost on white paper.
+# Okabe and Ito's colours without yellow, which is hard to see on white paper.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PAGE_MARKERS = {
@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
 
 def looks(groups: Sequence[Group]) -> dict[Group, Look]:
-    """Return the look of every group: references are hollow and dark; methods walk through colours and markers.
+    """Return the look of every group: references are hollow and dark, methods take colours and markers in turn.
 
     >>> [look.marker for look in looks([Group("original", "", ""), Group("ft", "", "")]).values()]
     ['*', 'o']

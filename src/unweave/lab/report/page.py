@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs no network and runs no script but its own.
+"""The report as one HTML file that needs no network and runs only its own scripts.
 
-Texts from data reach the page in two ways only: escaped by the template, or as JSON that cannot end its element, which
-the page's script puts into text nodes.
+Text from data reaches the page in two ways only: escaped by the template, or inside JSON that cannot end its element
+and that the page's script puts into text nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_page(
     paper: list[Grid] | None,
     picture: Path,
 ) -> None:
-    """Write the page. ``paper`` is None where nobody asked for the paper's numbers."""
+    """Write the page. ``paper`` is None if the paper's numbers were not asked for."""
     static = content.pop("static")
     marked = any(grid["name"] == "accuracy" for grid in content["grids"])
     page = render(
@@ -59,7 +59,7 @@ def write_page(
 
 
 def finite(content: Any) -> Any:
-    """Replace what JSON has no word for: a chart leaves None out, and its text says what it was.
+    """Replace numbers that JSON cannot hold by None, which charts leave out. The text beside them stays.
 
     >>> finite({"loss": (1.5, float("nan"))})
     {'loss': [1.5, None]}
@@ -83,22 +83,22 @@ def _plural(count: int, word: str) -> str:
 
 
 def _picture(path: Path) -> str:
-    """Return the trade-off as a picture inside the page, for readers without scripts."""
+    """Return the trade-off plot as a picture inside the page, for readers without scripts."""
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else ""
 
 
 def _footer(results: Results) -> list[str]:
     versions = " · ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     return [
-        "Forget: what is to be unlearned. Adjacent: what looks like it and must stay. Remote: everything else.",
-        "A method forgets if it still recognises at most 5% of the forget samples; it keeps if its mean adjacent and "
-        "remote test accuracy lose at most 2 points against the original's, and collapses if one of them loses more "
-        "than 10. (Training accuracy counts where there is no test data.)",
-        f"Made by unweave {__version__} from the study's own files. {f'Runs: {versions}. ' if versions else ''}"
+        "Forget: the data to unlearn. Adjacent: data to keep that resembles it. Remote: all other data to keep.",
+        "A method forgets if it still recognises at most 5% of the forget samples. It keeps if its mean adjacent and "
+        "remote test accuracies are at most 2 points below the original's, and collapses if one of them is more than "
+        "10 points below. (Without test data, training accuracy counts.)",
+        f"Made by unweave {__version__} from the files of the study. {f'Runs: {versions}. ' if versions else ''}"
         "Charts: Chart.js (MIT licence).",
     ]
 
 
 def _script() -> str:
-    """Return the page's script: its files in one block, so that they share their names with nobody else."""
+    """Return the page's script: all files in one block, so that their names stay local to it."""
     return "\n".join(['"use strict";', "{", *(resource(f"page/{name}.js") for name in SCRIPTS), "}"])

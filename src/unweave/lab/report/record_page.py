@@ -1,4 +1,4 @@
-"""Deletion records as one HTML page to hand to a person: no script, no network, everything from data escaped."""
+"""Deletion records as one HTML page to give to a person: no script, no network, every text from data escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unweave.storage import write_whole
 
 
 def write_record_page(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write a page with records, oldest first, and what their requests did to kept data in sum."""
+    """Write a page with these records, oldest first, and with the drift of accuracy over all their requests."""
     shown = {
         "title": f"Deletion record {records[-1]['request']['id']}",
         "drift": _drift(records),
@@ -25,7 +25,7 @@ def write_record_page(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def drift_rows(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the balance of a chain: that of the first record given, then the last line of each later one."""
+    """Return the drift over a chain: the rows of the first record, then the last row of each later one."""
     for before, later in pairwise(records):
         if (later.get("previous") or {}).get("hash") != before["hash"]:
             raise UsageError(
@@ -79,7 +79,7 @@ def _facts(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _signer(signature: Mapping[str, Any]) -> str:
-    """Return the key's name, the same that `unweave record` says."""
+    """Return the name of the key, as `unweave record` prints it."""
     try:
         return f"the key {signing.name_of(signature['public_key'])}"
     except ValueError:
@@ -87,7 +87,7 @@ def _signer(signature: Mapping[str, Any]) -> str:
 
 
 def _printable(content: Any) -> Any:
-    """Return the content with every text printable, so that none can hide or reverse what stands beside it."""
+    """Return the content with every text made printable: control characters could hide or reverse other text."""
     if isinstance(content, dict):
         return {name: _printable(entry) for name, entry in content.items()}
     if isinstance(content, list):

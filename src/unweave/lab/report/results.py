@@ -1,4 +1,4 @@
-"""What a study's folder holds, as plain values: the table, histories, distributions, failures."""
+"""The content of a study's folder as plain values: the table, histories, distributions, failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Value(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The runs that differ in their seed only: one row of a table."""
+    """Runs that differ only in their seed: one row of a table."""
 
     method: str
     profile: str
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is something to compare with (the original, retraining) rather than an unlearning method."""
+        """Whether it is a reference (the original or retraining), not an unlearning method."""
         return self.method in REFERENCES and not self.variant
 
     @property
@@ -55,7 +55,7 @@ class Group(NamedTuple):
 
 
 def label(group: Group, among: Iterable[Group]) -> str:
-    """Return a group's name: its method, its profile where there are several among the others, and its variant.
+    """Return a group's name: its method, its profile if the method has several here, and its variant.
 
     >>> tuned, other = Group("ft", "tuned", ""), Group("ft", "official", "epochs=3")
     >>> label(tuned, [tuned]), label(tuned, [tuned, other]), label(other, [tuned, other])
@@ -66,7 +66,7 @@ def label(group: Group, among: Iterable[Group]) -> str:
 
 
 class Failure(NamedTuple):
-    """A cell that failed, and what it said."""
+    """A cell that failed, and its error."""
 
     group: Group
     seed: int
@@ -79,7 +79,7 @@ Distribution = dict[str, dict[str, dict[str, list[float]]]]
 
 @dataclass
 class Results:
-    """A study, in the order in which a person reads it: the original, retraining, then the methods."""
+    """The content of a study. Groups are in reading order: the original, retraining, then the methods."""
 
     folder: Path
     about: dict[str, Any]
@@ -92,21 +92,21 @@ class Results:
     settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
     stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    at_once: int = 1  # how many cells of a start shared the machine, at most; several starts may have been side by side
+    at_once: int = 1  # the most cells that one command ran at once; several commands may have run side by side
 
     @property
     def sharing(self) -> str:
-        """What a reader of times must know, where cells shared the machine; else empty."""
+        """A warning for readers of times if cells shared the machine; else empty."""
         if self.at_once == 1:
             return ""
-        return f"Up to {self.at_once} cells of a start ran at once and shared the machine: alone, each takes less time."
+        return f"Up to {self.at_once} cells ran at once and shared the machine, so each took longer than it does alone."
 
     @property
     def caution(self) -> str:
-        """What a reader of any number must know, where the benchmark was only tried; else empty."""
+        """A warning for readers of any number if the study was a trial with --small; else empty."""
         if not self.options.get("small"):
             return ""
-        return "A trial with --small: its numbers mean nothing but that everything runs."
+        return "A trial with --small: its numbers mean nothing, they only show that everything runs."
 
     @property
     def name(self) -> str:
@@ -120,13 +120,13 @@ class Results:
 
     @property
     def benchmark(self) -> str:
-        """The benchmark's name with its options, for a heading."""
+        """The benchmark's name with its options, as in headings."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
     def setting(self, group: Group, name: str) -> Any:
-        """Return the value that a setting, or the adjacency, had in a group's runs; None where nobody knows it.
+        """Return the value that a setting, or the adjacency, had in a group's runs; None if it is unknown.
 
-        A folder of published numbers has no runs: there the variant says it, or else the default of the benchmark.
+        A folder of published numbers has no runs. Then the value is that of the variant, or the benchmark's default.
         """
         if name == "adjacency":
             return group.differences.get(name, "classes")
@@ -135,14 +135,14 @@ class Results:
 
     @property
     def groups(self) -> list[Group]:
-        """Every group, those of which every cell failed included."""
+        """Every group, also those whose cells all failed."""
         known = [*self.values, *(failure.group for failure in self.failures)]
         rank = {name: number for number, name in enumerate(REFERENCES)}
         return sorted(dict.fromkeys(known), key=lambda group: rank.get(group.method, len(rank)))
 
     @property
     def seeds(self) -> list[int]:
-        """Every seed that has a value."""
+        """Every seed with a value."""
         return sorted({seed for places in self.values.values() for found in places.values() for seed in found})
 
     def label(self, group: Group) -> str:
@@ -155,11 +155,11 @@ class Results:
         return None if found is None else found.value
 
     def is_extra(self, group: Group) -> bool:
-        """Tell whether it is a variant of a method that the study also ran as it is: no rival of the other methods."""
+        """Tell whether it is a variant of a method that also ran without one. Such groups do not compete."""
         return bool(group.variant) and any(other.method == group.method and not other.variant for other in self.groups)
 
     def seeds_of(self, group: Group) -> list[int]:
-        """Return the seeds of a group that have a value."""
+        """Return the seeds of a group with a value."""
         return sorted({seed for found in self.values.get(group, {}).values() for seed in found})
 
     def failures_of(self, group: Group) -> list[Failure]:
@@ -167,30 +167,30 @@ class Results:
         return [failure for failure in self.failures if failure.group == group]
 
     def places(self) -> list[Place]:
-        """Return every place that has a value, in the table's order."""
+        """Return every place with a value, in the order of the table."""
         return list(dict.fromkeys(place for places in self.values.values() for place in places))
 
     def spread(self, group: Group | None, place: Place) -> Spread | None:
-        """Return mean and deviation over the seeds, or None where nothing was measured."""
+        """Return mean and deviation over the seeds, or None if nothing was measured."""
         found = self.values.get(group, {}).get(place) if group else None
         return Spread.of([value.value for value in found.values()]) if found else None
 
     def mean(self, group: Group | None, place: Place) -> float | None:
-        """Return the mean over the seeds, or None where nothing was measured."""
+        """Return the mean over the seeds, or None if nothing was measured."""
         spread = self.spread(group, place)
         return spread.mean if spread else None
 
     def reference(self, method: str) -> Group | None:
-        """Return the group of the original or of retraining, if the study has one with values."""
+        """Return the group of a reference (original or retrain), or None if the study has no values of it."""
         return next((group for group in self.values if group.method == method and group.is_reference), None)
 
     def direction(self, place: Place) -> str:
-        """Return which way is better: lower, higher, reference (nearest to retraining), or empty."""
+        """Return which direction is better: lower, higher, reference (nearest to retraining), or empty."""
         return self.directions.get(place) or default_direction(place)
 
 
 def default_settings(results: Results, group: Group) -> dict[str, Any]:
-    """Return what a method's settings are in this benchmark, by its profile; empty where it is not one of ours."""
+    """Return the settings of a group's method and profile in this benchmark; empty if they are unknown."""
     try:
         benchmark, method = find_benchmark(results.name, options=results.options), find_method(group.method)
         profile = group.profile or None

@@ -1,4 +1,4 @@
-"""A section of the report for each named study: its question, and the tables and figures that answer it."""
+"""The sections of a report, one for each named study: its question, and the tables that answer it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Section:
     summary: str
     grids: tuple[Grid, ...]
     labels: dict[Group, str]
-    everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
+    everything: bool = False  # whether its rows are those of the main tables, which the page does not repeat
     dynamics: bool = False  # whether its runs are shown step by step
 
     @property
     def notes(self) -> list[str]:
-        """The notes of its tables, each once, without those that the page's legend holds."""
+        """The notes of its tables without repetitions, and without those in the legend of the page."""
         every = dict.fromkeys(note for grid in self.grids for note in grid.notes)
         return [note for note in every if note not in (LEGEND, MARKED)]
 
 
 def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
-    """Return a section for every named study of the folder that has a run."""
+    """Return a section for every named study that has a run in the folder."""
     found = []
     for name, preset in results.about.get("presets", {}).items():
         labels = row_labels(results, preset)
@@ -57,7 +57,7 @@ def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
 
 
 def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
-    """Return the rows of a named study, in its order, with names that say what they differ in, defaults included."""
+    """Return the rows of a named study in its order. Their names give the settings they differ in, also defaults."""
     there = results.groups
     groups = [group for group in (Group(*row) for row in preset["rows"]) if group in there]
     own = [group for group in groups if not group.is_reference]
@@ -74,7 +74,7 @@ def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
 
 
 def _differences(results: Results, group: Group, told: Sequence[str]) -> list[str]:
-    """Return the settings of a row: those that every row tells, then what else its variant changes."""
+    """Return the settings of a row: those that every row names, then the others that its variant changes."""
     values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
     parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
     return parts + [f"{name}={value}" for name, value in group.differences.items() if name not in told]

@@ -21,7 +21,7 @@ SCALES = {"%": 100.0, "MiB": 1 / 2**20}
 
 
 def draw_figures(results: Results, folder: Path) -> list[Path]:
-    """Draw every figure that the study has data for, each as PNG and SVG; return the files."""
+    """Draw every figure that the study has data for, each as PNG and SVG. Return the files."""
     plans: dict[str, Callable[[Results], Figure | None]] = {
         "trade-off": trade_off,
         "membership": membership,
@@ -39,14 +39,14 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
                 continue
             for suffix in ("png", "svg"):
                 path = folder / f"{name}.{suffix}"
-                # Without dates and random ids, the same study gives the same files.
+                # Dates and random ids would make files of the same study differ.
                 figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else None)
                 files.append(path)
     return files
 
 
 def trade_off(results: Results) -> Figure | None:
-    """Draw forget accuracy against adjacent accuracy: every method, its spread, and its seeds."""
+    """Draw forget accuracy against adjacent accuracy: mean, spread and seeds of every method."""
     splits = [split for split in SPLITS if Place(split, "forget", "accuracy") in results.places()]
     groups = [group for group in results.groups if group in results.values and not results.is_extra(group)]
     if not splits:
@@ -91,14 +91,14 @@ def _point(axis: Axes, results: Results, group: Group, split: str, look: Look) -
 
 
 def _within(spread: Spread) -> list[list[float]] | None:
-    """Return the lengths of an error bar in points, cut where an accuracy ends: at 0 and at 100%."""
+    """Return the lengths of an error bar in points, cut at accuracies of 0 and 100%."""
     if spread.deviation is None:
         return None
     return [[100 * min(spread.deviation, spread.mean)], [100 * min(spread.deviation, 1 - spread.mean)]]
 
 
 def membership(results: Results) -> Figure | None:
-    """Draw what membership attacks on the forget data give, beside what they give on a retrained model."""
+    """Draw the results of membership attacks on the forget data, with those of a retrained model."""
     places = [place for place in attack_places(results) if place.subset == "forget"][:4]
     return _bars(results, places) if places else None
 
@@ -110,7 +110,7 @@ def cost(results: Results) -> Figure | None:
 
 
 def _bars(results: Results, places: Sequence[Place]) -> Figure:
-    """Draw one panel per place, one bar per group, with the spread; retraining's value is a dashed line."""
+    """Draw one panel per place and one bar per group, with its spread. A dashed line marks retraining."""
     groups = [group for group in reversed(results.groups) if group in results.values and not results.is_extra(group)]
     figure = new_figure(1.4 + 2.7 * len(places), 0.9 + 0.27 * len(groups))
     axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
@@ -143,9 +143,9 @@ def _bar_panel(axis: Axes, results: Results, groups: Sequence[Group], place: Pla
 
 
 def losses(results: Results) -> Figure | None:
-    """Draw how the losses of the forget samples are distributed after each method, one line per seed.
+    """Draw the distribution of the forget losses after each method, one line per seed.
 
-    Cumulative shares, because the histograms of two runs have different bins and could not be laid over each other.
+    The shares are cumulative, because the histograms of two runs have different bins.
     """
     groups = [group for group in results.groups if _forget_losses(results, group) and not results.is_extra(group)]
     if not groups:
@@ -157,7 +157,7 @@ def losses(results: Results) -> Figure | None:
             for histogram in _forget_losses(results, shown) if shown else []:
                 axis.plot(histogram["edges"], cumulative(histogram["counts"]), color=colour, linewidth=1.1)
         axis.set_title(results.label(group))
-    axes[0].set_xscale("symlog", linthresh=1)  # a few methods push losses to hundreds
+    axes[0].set_xscale("symlog", linthresh=1)  # some methods raise losses to hundreds
     axes[0].set_xticks([0, 1, 10, 100], ["0", "1", "10", "100"])
     axes[0].set_xlim(left=0)
     words = "loss of a training forget sample (linear to 1, then logarithmic); grey: retraining"

@@ -1,4 +1,4 @@
-"""Read a study's folder, once."""
+"""Read a study's folder into plain values."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from unweave.lab.report.results import Distribution, Failure, Group, Results, Va
 from unweave.lab.study import Store
 
 NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
-VERSIONS = ("unweave", "torch")  # whose versions a report names
+VERSIONS = ("unweave", "torch")  # a report names the versions of these
 
 
 def read_results(folder: Path) -> Results:
-    """Read a study's folder. Whatever is wrong with it is said in one sentence, as a `UsageError`."""
+    """Read a study's folder. Raises `UsageError` if it holds no study that this version can read."""
     store = Store.open(folder)
     results = Results(folder=folder, about=store.about())
     try:
         runs = store.provenance()
         results.at_once = max([1, *map(_workers, runs)])
-        # Numbers that were published without their cells name data, model and versions here only.
+        # Numbers that were published without their cells name data, model and versions only here.
         results.notes |= results.about.get("notes", {})
         for run in runs:
             results.versions |= {name: run["versions"][name] for name in VERSIONS if name in run.get("versions", {})}
@@ -37,22 +37,22 @@ def read_results(folder: Path) -> Results:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{folder} holds a study that cannot be read: {error}. Run `unweave study` again.") from error
+        raise UsageError(f"The study in {folder} cannot be read: {error}. Run `unweave study` again.") from error
     if not results.values and not results.failures:
         raise UsageError(f"{folder} holds a study without a finished cell. Run `unweave study` to its end first.")
     return results
 
 
 def _workers(run: dict[str, Any]) -> int:
-    """Return how many processes a start had; older ones say it in their command only."""
+    """Return how many processes a command started; older entries say so only in the command itself."""
     said = re.search(r"--workers[ =](\d+)", str(run.get("command", "")))
     return int(run.get("workers") or (said[1] if said else 1))
 
 
 def _table(store: Store) -> list[dict[str, Any]]:
-    """Return the rows of the finished cells or, of published numbers, which are a table alone, those of the table.
+    """Return the rows of the finished cells or, for published numbers without cells, those of the table.
 
-    A cell may have been finished, compared anew or removed after the table was written.
+    Cells are newer than the table: they may have been finished, evaluated again or removed after it was written.
     """
     table = _parquet(store.table) if store.table.exists() else []
     return store.rows() or table
@@ -66,10 +66,10 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     try:
         table = parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to write it anew.") from error
+        raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to rewrite it.") from error
     missing = [column for column in NEEDED if column not in table.column_names]
     if missing:
-        raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to write it anew.")
+        raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to rewrite it.")
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -79,7 +79,7 @@ def _cell(row: dict[str, Any]) -> tuple[str, str, str, int]:
 
 
 def _take(results: Results, row: dict[str, Any]) -> None:
-    if row["value"] is None or row["value"] != row["value"]:  # not measured: NaN is how pandas writes nothing
+    if row["value"] is None or row["value"] != row["value"]:  # not measured: pandas writes NaN
         return
     *names, seed = _cell(row)
     place = Place(row["split"] or "", row["subset"] or "", row["metric"])
@@ -88,7 +88,7 @@ def _take(results: Results, row: dict[str, Any]) -> None:
 
 
 def _take_cells(store: Store, results: Results) -> None:
-    """Read what the table does not hold: histories, loss distributions, directions, versions."""
+    """Read what is not in the table: histories, loss distributions, directions, versions."""
     for cell, labels in store.finished().items():
         folder = store.cells / cell
         config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
@@ -129,10 +129,10 @@ def _take_failures(store: Store, results: Results) -> None:
     for row in store.failures():
         *names, seed = _cell(row)
         group = Group(*names)
-        # A cell that never started may not know its profile: it belongs to the group that ran with other seeds.
+        # The note of a cell that never started may lack the profile. Then it is that of the other seeds.
         same = [other for other in results.values if (other.method, other.variant) == (group.method, group.variant)]
         if not group.profile and len(same) == 1:
             group = same[0]
-        if seed in results.seeds_of(group):  # it was run again elsewhere, and did not fail
+        if seed in results.seeds_of(group):  # it was run again elsewhere and succeeded
             continue
         results.failures.append(Failure(group, seed, str(row["error"])))

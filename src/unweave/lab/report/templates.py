@@ -59,7 +59,7 @@ def unbroken(heading: str) -> str:
 
 
 def policy(style: str, *scripts: str) -> str:
-    """Return a content policy that lets these texts run, and pictures inside the page, and nothing else."""
+    """Return a content policy that allows these texts and pictures inside the page, and nothing else."""
     allowed = " ".join(_digest(script) for script in scripts) or "'none'"
     rest = "base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {allowed}; {rest}"

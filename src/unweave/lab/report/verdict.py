@@ -1,9 +1,9 @@
-"""What the study says, in words, computed from its numbers.
+"""The verdict on a study in words, computed from its numbers.
 
-A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if adjacent and remote
-accuracy lose at most two points against the original's, and *collapses* if one of them loses more than ten; in between
-it pays. That is judged on test data, for which a model is kept, and on training data where there is no other. A method
-is held against the original of the same seeds.
+A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if its adjacent and
+remote accuracies are at most two points below the original's. It *collapses* if one of them is more than ten points
+below; in between, it pays. Test data count for this or, without any, training data. A method is compared with the
+original of the same seeds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from unweave.lab.report.verdict_points import cost, failed, keeping, kept, losin
 
 @dataclass
 class Verdict:
-    """A headline, and points that each have a name."""
+    """A headline, and points with a name each."""
 
     headline: str
     points: list[tuple[str, str]] = field(default_factory=list)
-    winner: Group | None = None  # of whom the points tell most
-    named: tuple[Group, ...] = ()  # in the headline
+    winner: Group | None = None  # the method that the points describe
+    named: tuple[Group, ...] = ()  # the methods in the headline
 
     def text(self) -> str:
         """Return everything as plain text."""
@@ -52,7 +52,7 @@ def verdict(results: Results) -> Verdict:
 
 
 def _judge(results: Results) -> Verdict:
-    """Judge the methods against the original, as far as it is there."""
+    """Judge the methods against the original, if the study has it."""
     racing = [group for group in results.values if group.method not in REFERENCES and not results.is_extra(group)]
     methods = [group for group in racing if recognised(results, group) is not None]
     original = results.reference("original")
@@ -72,7 +72,7 @@ def _without_original(results: Results, methods: list[Group]) -> Verdict:
     best = min(methods, key=lambda group: order(results, group))
     headline = (
         f"{results.label(best)} recognises the fewest forget samples ({percent(recognised(results, best))}); "
-        "what it cost the neighbours cannot be said, because the original model is not part of this study"
+        "its loss on data to keep is unknown, because the original model is not part of this study"
     )
     headline += "." if results.reference("original") is None else " with a seed that the method has."
     return Verdict(headline, named=(best,))
@@ -80,7 +80,7 @@ def _without_original(results: Results, methods: list[Group]) -> Verdict:
 
 def _against_original(results: Results, methods: list[Group], original: Group) -> Verdict:
     before = recognised(results, original)
-    if before is not None and before <= FORGOTTEN + SAME:  # the original forgets, as this report uses the word
+    if before is not None and before <= FORGOTTEN + SAME:  # by the report's own definition, the original forgets
         words = f"The original does not recognise the forget data ({percent(before)}), so there is nothing to forget"
         return Verdict(f"{words} here.", losing(results, methods, original))
     found = _race(_Race(results, methods, original))
@@ -93,7 +93,7 @@ def _against_original(results: Results, methods: list[Group], original: Group) -
 
 @dataclass
 class _Race:
-    """The methods of a study, with what each leaves recognised and what it loses on data to keep."""
+    """The methods of a study: what each still recognises, and what it loses on data to keep."""
 
     results: Results
     methods: list[Group]
@@ -117,12 +117,12 @@ class _Race:
 
     @property
     def alone(self) -> bool:
-        """Whether there is one method only."""
+        """Whether there is only one method."""
         return len(self.methods) == 1
 
     @property
     def before(self) -> str:
-        """How much the original recognises, in brackets."""
+        """What the original recognises, in brackets."""
         return f"(before: {percent(recognised(self.results, self.original))})"
 
     def most_forgotten(self, groups: Iterable[Group]) -> Group | None:
@@ -134,12 +134,12 @@ class _Race:
         return min(groups, key=lambda group: self.loss[group])
 
     def still(self, group: Group) -> str:
-        """Return how much a method still recognises."""
+        """Return the share of forget samples that a method still recognises."""
         return percent(self.left[group])
 
 
 def _race(race: _Race) -> Verdict:
-    """Say who forgets and keeps; else who forgets for the least, and who keeps and forgets most."""
+    """Name the best method that forgets and keeps; else the cheapest that forgets, and the best that keeps."""
     both = race.most_forgotten(group for group in race.forgetting if group in race.keeping)
     keeper = race.most_forgotten(race.keeping)
     if both:
@@ -151,7 +151,7 @@ def _race(race: _Race) -> Verdict:
     else:
         found = _does_neither(race, race.cheapest(race.methods))
     before = recognised(race.results, race.original)
-    if found.winner is not None and hardly(race.left[found.winner], before):  # who hardly forgot has won nothing
+    if found.winner is not None and hardly(race.left[found.winner], before):  # a method that hardly forgot is no winner
         found.winner = None
     return found
 

@@ -1,4 +1,4 @@
-"""The points of a verdict: what was kept and lost, who forgot in part, how near retraining is, what it cost."""
+"""The points of a verdict: what was kept and lost, what was forgotten in part, the distance to retraining, the cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Points = list[tuple[str, str]]  # a name, and a sentence
 
 
 def kept(results: Results, winner: Group, original: Group) -> Points:
-    """Say what the winner has where accuracy is to be kept, and in how many seeds it loses more than its mean does."""
+    """Say which accuracies the winner keeps, and in how many seeds it loses more than the limit."""
     pairs = {place: paired(results, winner, original, place) for place in KEPT_PLACES}
     parts = [
         f"{place.words} {percent(fmean(now))} (original {percent(fmean(before))})"
@@ -41,12 +41,13 @@ def kept(results: Results, winner: Group, original: Group) -> Points:
     words = f"{results.label(winner)} has {', '.join(parts)}."
     beyond = [seed for seed in results.seeds_of(winner) if lost_in(results, winner, original, seed) > KEPT + SAME]
     if beyond:
-        words += f" Beyond 2 points of its own original in {len(beyond)} of {len(results.seeds_of(winner))} seeds."
+        words += f" In {len(beyond)} of {len(results.seeds_of(winner))} seeds it loses more than 2 points "
+        words += "against the original of that seed."
     return [("Kept", words)]
 
 
 def losing(results: Results, methods: Sequence[Group], original: Group, *, forgetting: bool = False) -> Points:
-    """Name the methods that collapse, and those that pay; those that forget for it apart, if asked to."""
+    """Name the methods that collapse and those that pay; with ``forgetting``, list the payers that forget apart."""
     loss = {group: lost(results, group, original) for group in methods}
     paying = [group for group in methods if KEPT + SAME < loss[group] <= COLLAPSE + SAME]
     worth = [group for group in paying if forgetting and (recognised(results, group) or 0.0) <= FORGOTTEN + SAME]
@@ -71,7 +72,7 @@ def _collapsed(results: Results, loss: Mapping[Group, float]) -> Points:
 
 
 def keeping(results: Results, methods: Sequence[Group], original: Group) -> Points:
-    """Name the methods that keep, by how much they forget."""
+    """Name the methods that keep, sorted by how much they forget."""
     before, left = recognised(results, original), left_by(results, methods)
     kept = [group for group in methods if lost(results, group, original) <= KEPT + SAME]
     idle = [group for group in kept if hardly(left[group], before)]
@@ -86,9 +87,9 @@ def keeping(results: Results, methods: Sequence[Group], original: Group) -> Poin
         found.append(("Forgot and kept too", f"{still(too)}."))
     if partly:
         verb = "keeps" if len(partly) == 1 else "keep"
-        found.append(("Forgot in part", f"{still(partly)} {verb}, with more still recognised."))
+        found.append(("Forgot in part", f"{still(partly)} {verb}, with more than 5% still recognised."))
     if idle:
-        words = f"{names_of(results, idle)}: more than half of what was recognised before still is."
+        words = f"{names_of(results, idle)}: more than half of the forget samples recognised before still are."
         found.append(("Hardly forgot", words))
     return found
 
@@ -97,18 +98,18 @@ def unpaired(results: Results, methods: Sequence[Group]) -> Points:
     """Name the methods that have no seed in common with the original."""
     if not methods:
         return []
-    words = f"{names_of(results, methods)}: no seed in common with the original, so it cannot be said."
+    words = f"{names_of(results, methods)}: no seed in common with the original, so the loss is unknown."
     return [("At what cost?", words)]
 
 
 def retraining(results: Results, methods: Sequence[Group], winner: Group | None) -> Points:
-    """Say which method is nearest to retraining, and how far from it the winner is."""
+    """Name the method that is nearest to retraining, and give the winner's distance."""
     retrain = results.reference("retrain")
     if not methods:
         return []
     if retrain is None:
         otherwise = any(group.method == "retrain" for group in results.values)
-        why = "retrains with other settings than its own only" if otherwise else "holds no retrained model"
+        why = "retrains with other settings only" if otherwise else "holds no retrained model"
         return [("Against retraining", f"not measured: this study {why}.")]
     nearest = min(methods, key=lambda group: distance(results, group, retrain))
     there = percent(recognised(results, retrain))
@@ -122,7 +123,7 @@ def retraining(results: Results, methods: Sequence[Group], winner: Group | None)
 
 
 def cost(results: Results, winner: Group | None) -> Points:
-    """Say how long the winner takes, beside retraining."""
+    """Compare the winner's time with that of retraining."""
     mine, theirs = results.mean(winner, SECONDS), results.mean(results.reference("retrain"), SECONDS)
     if winner is None or mine is None:
         return []
@@ -145,4 +146,4 @@ def failed(results: Results) -> Points:
         return []
     cells = {f"{results.label(cell.group)} seed {cell.seed}" for cell in results.failures}
     count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
-    return [("Failed", f"{count} failed, missing above: {listed(cells)}.")]
+    return [("Failed", f"{count} failed and {'is' if len(cells) == 1 else 'are'} missing above: {listed(cells)}.")]
