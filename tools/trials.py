@@ -17,7 +17,7 @@ from unweave import Compute, Result, Shortfall, Split, UsageError, evaluate, unl
 from unweave.data import SUBSETS, Data
 from unweave.engine import Phase, Workbench
 from unweave.evaluation import predict
-from unweave.lab.benchmarks import Benchmark, Task, find_benchmark
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask, find_benchmark
 from unweave.maths import Gradient, remove_span, squared_wasserstein
 from unweave.methods import Method, find_method
 from unweave.methods.unseen import reference_losses
@@ -66,7 +66,9 @@ class UnweaveInTwoDirections(Unweave):
 class Experiment:
     """A benchmark with one seed: its original, and ways to unlearn from it."""
 
-    def __init__(self, benchmark: Benchmark, task: Task, seed: int, original: nn.Module, device: str = "cpu") -> None:
+    def __init__(
+        self, benchmark: Benchmark, task: BenchmarkTask, seed: int, original: nn.Module, device: str = "cpu"
+    ) -> None:
         self.benchmark, self.task, self.seed, self.original = benchmark, task, seed, original
         self.common: dict[str, Any] = {"guard": None, "compute": Compute(device)}
 
@@ -371,7 +373,7 @@ def dial(place: Place) -> Trials:
             yield cell, lambda e=e, run=run, retrained=retrained: e.scores(run(), retrained=retrained)
 
 
-def carve(task: Task, *, most: int | None) -> tuple[Task, Split]:
+def carve(task: BenchmarkTask, *, most: int | None) -> tuple[BenchmarkTask, Split]:
     """Return the task without a fifth of each fine class of the training part, and that fifth.
 
     Of each class there are at most so many.

@@ -14,6 +14,7 @@ import warnings
 import pytest
 import safetensors.torch
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.records import FAST, OLD, OLD_RUN, OldRun
 from unweave import Request, Split
 from unweave.record import (

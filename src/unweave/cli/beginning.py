@@ -12,7 +12,7 @@ from torch import nn
 from unweave.api import Result, Split
 from unweave.data import Partition
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.record import forgotten_by, forgotten_tests
 from unweave.runs import kept_original, load_weights, to_bytes
 from unweave.runtime import processes
@@ -24,7 +24,7 @@ class Beginning:
     """The original model, the splits, and what earlier runs forgot. ``computing`` is how everything is trained."""
 
     benchmark: Benchmark
-    task: Task
+    task: BenchmarkTask
     original: nn.Module
     train: Split
     test: Split | None
@@ -91,7 +91,9 @@ def _test_after(folder: Path, train: Split, earlier: Partition, test: Split | No
     return test.after(before) if test and before else test
 
 
-def _original(benchmark: Benchmark, task: Task, out: Path, *, resume: bool, seed: int, **computing: Any) -> nn.Module:
+def _original(
+    benchmark: Benchmark, task: BenchmarkTask, out: Path, *, resume: bool, seed: int, **computing: Any
+) -> nn.Module:
     """Train the original, and keep it as long as the run is unfinished; a resumed run takes the one that was kept."""
     kept = kept_original(out)
     if resume and kept.exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -130,12 +130,8 @@ def run(
     source = benchmark_of(benchmark, data=data, options=options, small=small, tuned=tuned)
     chosen = source.method(method)
     values = _values(source, chosen, profile=profile, tuned=tuned, goal=goal, given=pairs(settings or []))
-    losses = None if reference is None else _read_losses(reference)
     configured = chosen.configure(values, profile=profile)  # wrong settings are named before anything is trained
-    if losses is not None:
-        if getattr(configured, "goal", None) != "retrain":
-            raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
-        require_reference(losses)
+    losses = None if reference is None else _losses_for(configured, reference)
     asked = _request(request_id, request, key, after)
     # With --small the numbers mean nothing, and a model that fell apart is still a run from end to end.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
@@ -149,14 +145,10 @@ def run(
         keep_data=as_keep_data(keep_data),
     )
     going = [Checkpoints(checkpoint_seconds, checkpoint_steps), Tracking(*words(track)), *([Watch()] if watch else [])]
-    for callback in going:
-        callback.check()
-    compute.check()
-    processes.first(lambda: check_folder(out, resume=resume))
+    _check_all(going, compute, out, resume=resume)
     wanted: dict[str, Any] = {"split": split, "test_split": test_split, "after": after, "other": bool(split or options)}
     start = begin(source, out, **wanted, resume=resume, seed=seed, computing=compute.working)
-    named = profile or next(iter(chosen.profiles))
-    how = _How(compute, guard, going, resume, asked, named)
+    how = _How(compute, guard, going, resume, asked, profile or next(iter(chosen.profiles)))
     _show(_unlearn(start, configured, losses, out, how), out, as_json=as_json)
 
 
@@ -192,6 +184,23 @@ def _values(
 
 def _has_goals(method: type[Method]) -> bool:
     return any(row["name"] == "goal" for row in method.describe())
+
+
+def _check_all(callbacks: Sequence[Callback], compute: Compute, out: Path, *, resume: bool) -> None:
+    """Raise an error for what cannot work, before anything is trained."""
+    for callback in callbacks:
+        callback.check()
+    compute.check()
+    processes.first(lambda: check_folder(out, resume=resume))
+
+
+def _losses_for(method: Method, path: Path) -> Any:
+    """Return the losses that a file gives a method as its reference."""
+    losses = _read_losses(path)
+    if getattr(method, "goal", None) != "retrain":
+        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
+    require_reference(losses)
+    return losses
 
 
 def _read_losses(path: Path) -> Any:

@@ -135,18 +135,23 @@ class _Run:
             self.history.add(phase.name, number, logged)
             if self.line.due():
                 self.line.show(number + 1, self.history.rows[-1])
-            look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
-            leave = any(callback.wants_to_stop() for callback in self.callbacks)
-            save = self.checkpoints is not None and (leave or self.checkpoints.due())
-            look, leave, save = processes.agreed(look, leave, save)
-            if self.guard and look:
-                _ = self.history.rows
-                self.guard.check(phase, number)
-            if self.checkpoints and save:
-                self.checkpoints.save(self._checkpoint(index, number + 1))
-            if leave:
-                left = "it can be resumed" if self.checkpoints else "without a folder (out=) nothing is kept"
-                raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
+            self._between_steps(index, number)
+
+    def _between_steps(self, index: int, number: int) -> None:
+        """Look, save and leave, if it is time to."""
+        phase = self.phases[index]
+        look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
+        leave = any(callback.wants_to_stop() for callback in self.callbacks)
+        save = self.checkpoints is not None and (leave or self.checkpoints.due())
+        look, leave, save = processes.agreed(look, leave, save)
+        if self.guard and look:
+            _ = self.history.rows
+            self.guard.check(phase, number)
+        if self.checkpoints and save:
+            self.checkpoints.save(self._checkpoint(index, number + 1))
+        if leave:
+            left = "it can be resumed" if self.checkpoints else "without a folder (out=) nothing is kept"
+            raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
         bench = self.bench

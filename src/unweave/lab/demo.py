@@ -14,7 +14,7 @@ from torch import nn
 from unweave.api import unlearn
 from unweave.engine import Compute
 from unweave.evaluation import evaluate, predict
-from unweave.lab.benchmarks import Task, find_benchmark
+from unweave.lab.benchmarks import BenchmarkTask, find_benchmark
 from unweave.lab.packages import require_package
 from unweave.methods import find_method
 from unweave.runs import remove_folder
@@ -92,7 +92,9 @@ def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
     )
 
 
-def _write(folder: Path, scores: dict[str, Any], task: Task, panels: dict[str, nn.Module], device: str | None) -> None:
+def _write(
+    folder: Path, scores: dict[str, Any], task: BenchmarkTask, panels: dict[str, nn.Module], device: str | None
+) -> None:
     """Write into a folder beside the target, then rename it to the target."""
     from unweave.lab.report import loss_distributions  # slow to import
 

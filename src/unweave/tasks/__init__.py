@@ -12,8 +12,8 @@ from unweave.tasks.classification import CLASSIFICATION, Classification, Loss, c
 from unweave.tasks.finding import describe_task, find_task, scoring_task
 from unweave.tasks.multi_label import MultiLabel
 from unweave.tasks.own_loss import OwnLoss
+from unweave.tasks.raw import explained, raw_outputs
 from unweave.tasks.regression import Regression
-from unweave.tasks.running import explained, raw_outputs
 from unweave.tasks.task import Task
 
 __all__ = [

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unweave.data import Data, class_labels, labels_of, require_known_labels
 from unweave.errors import UsageError
 from unweave.tasks.choices import all_right, entropies, odds_against
-from unweave.tasks.running import explained
+from unweave.tasks.raw import explained
 from unweave.tasks.task import Task
 
 Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]

@@ -14,8 +14,8 @@ from unweave.tasks.binary import Binary
 from unweave.tasks.classification import Classification
 from unweave.tasks.multi_label import MultiLabel
 from unweave.tasks.own_loss import OwnLoss
+from unweave.tasks.raw import explained
 from unweave.tasks.regression import Regression
-from unweave.tasks.running import explained
 from unweave.tasks.task import Task
 
 FEW = 32  # samples whose labels tell what they mean

@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from unweave.data import Data, labels_of
-from unweave.tasks.running import explained, raw_outputs
+from unweave.tasks.raw import explained, raw_outputs
 
 
 class Task(ABC):

@@ -13,7 +13,7 @@ from unweave import UsageError
 from unweave.cli import app
 from unweave.evaluation.distances import TOW_FACTORS
 from unweave.lab.report import compare, grids, read_results
-from unweave.lab.report.compare_estimates import Estimate
+from unweave.lab.report.compare_estimates import MeanOverStudies
 from unweave.lab.report.compare_measures import NOTES, PLANES
 from unweave.lab.report.measures import Place
 from unweave.lab.report.results import Value
@@ -106,7 +106,7 @@ def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp
         assert one.reach == pytest.approx(0)
         assert one.p is None
     assert by_method["ft"]["test_forget"].text("accuracy", signed=True) == "+50.0±0.0"
-    assert Estimate(0.5).text("accuracy") == "50.0"  # a single value has no spread
+    assert MeanOverStudies(0.5).text("accuracy") == "50.0"  # a single value has no spread
 
 
 def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):

@@ -12,12 +12,12 @@ from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import Group, Results, read_results
 from unweave.lab.report.formats import latex, markdown
 from unweave.lab.report.grids import grid, study_grids
+from unweave.lab.report.headline import verdict
 from unweave.lab.report.marks import marks
 from unweave.lab.report.measures import Place
 from unweave.lab.report.paper import paper_grid
 from unweave.lab.report.results import Value
 from unweave.lab.report.sections import sections
-from unweave.lab.report.verdict import verdict
 from unweave.lab.report.verdict_numbers import COLLAPSE
 from unweave.lab.study import PRESETS, Store, describe_preset, preset_cells
 from unweave.lab.study.cells import as_settings

@@ -36,7 +36,7 @@ from unweave.evaluation import (
 )
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.subject import Subject
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.methods import make_method
 from unweave.storage import OBJECT, read_json, read_tensors, require_form, write_whole
 
@@ -90,7 +90,7 @@ def make_shadows(
     if benchmark is None or subject.test is None:
         raise UsageError("Shadow models need a benchmark's recipe and test data.")
     check_shadows(subject, count, folder=folder, seed=seed)
-    task = Task(train=subject.train, test=subject.test, label_names=())
+    task = BenchmarkTask(train=subject.train, test=subject.test, label_names=())
     halves = {
         subset: balanced_halves(len(rows), count, seed=derive_seed(seed, "halves", subset))
         for subset, rows in pool.rows.items()
@@ -160,7 +160,7 @@ def _rmia_on_adjacent(
 
 
 def _shadow(
-    subject: Subject, benchmark: Benchmark, task: Task, number: int, *, seed: int, device: str | None
+    subject: Subject, benchmark: Benchmark, task: BenchmarkTask, number: int, *, seed: int, device: str | None
 ) -> nn.Module:
     own = derive_seed(seed, "shadow", number) % 2**31
     model = benchmark.train(task, seed=own, device=device, progress=False)

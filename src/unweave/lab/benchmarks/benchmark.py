@@ -37,7 +37,7 @@ MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class BenchmarkTask:
     """A benchmark's data: training and test split, and the names of the labels and of the fine classes."""
 
     train: Split
@@ -75,7 +75,7 @@ class Benchmark:
     """
 
     name: str
-    load: Callable[[], Task]
+    load: Callable[[], BenchmarkTask]
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Benchmark:
         """The name and the options that differ from the default."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
-    def about(self, task: Task) -> dict[str, Any]:
+    def about(self, task: BenchmarkTask) -> dict[str, Any]:
         """Describe the benchmark and its data, for a run's configuration."""
         notes = {**self.notes, "samples": task.sizes()}
         return {"benchmark": self.name, "options": dict(self.options), "notes": notes}
@@ -142,7 +142,7 @@ class Benchmark:
 
     def train(
         self,
-        task: Task,
+        task: BenchmarkTask,
         *,
         seed: int,
         subsets: tuple[str, ...] = SUBSETS,

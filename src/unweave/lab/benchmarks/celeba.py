@@ -17,7 +17,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.networks import SCRATCH
 from unweave.lab.benchmarks.pixels import decode_images
 from unweave.lab.benchmarks.sources import DataPart, Source, few_of_each
@@ -43,7 +43,7 @@ class CelebaOptions(TransformerOptions):
     test_part: Literal["test", "valid"] = setting("test", help="The part to test on; the paper's code uses valid.")
 
 
-def load(options: CelebaOptions, data: str | None) -> Task:
+def load(options: CelebaOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by their attributes."""
     splits, every_kind = [], []
     for part, few in (("train", SMALL["train"]), (options.test_part, SMALL["test"])):
@@ -56,7 +56,7 @@ def load(options: CelebaOptions, data: str | None) -> Task:
         labels = torch.from_numpy(kind // 4)
         splits.append(Split.by_class((images, labels), fine=kind, forget=0))
         every_kind.append(kind)
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=LABELS,

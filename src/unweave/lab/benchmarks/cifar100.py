@@ -19,7 +19,7 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.pixels import decode_images
@@ -63,7 +63,7 @@ class ResNetOptions(Cifar100Options):
     )
 
 
-def load(options: Cifar100Options, data: str | None) -> Task:
+def load(options: Cifar100Options, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the class to forget."""
     hierarchy = Hierarchy.load("cifar100")
     forget = hierarchy.number(options.forget)
@@ -82,7 +82,7 @@ def load(options: Cifar100Options, data: str | None) -> Task:
         labels = torch.from_numpy(coarse[rows].astype(np.int64))
         splits.append(Split.by_class((torch.from_numpy(images[rows]), labels), fine=fine[rows], forget=forget))
         every_fine.append(fine[rows])
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=hierarchy.superclasses,

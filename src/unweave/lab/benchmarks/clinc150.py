@@ -16,7 +16,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError, unknown
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
@@ -38,7 +38,7 @@ class ClincOptions(EncoderOptions):
     forget: str = setting("balance", help="The intent to forget; the rest of its domain is adjacent.")
 
 
-def load(options: ClincOptions, data: str | None) -> Task:
+def load(options: ClincOptions, data: str | None) -> BenchmarkTask:
     """Read the questions, and split them by the intent to forget."""
     hierarchy = Hierarchy.load("clinc150")
     forget = hierarchy.number(options.forget)
@@ -57,7 +57,7 @@ def load(options: ClincOptions, data: str | None) -> Task:
         )
         for part, numbers in fine.items()
     }
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=hierarchy.superclasses,

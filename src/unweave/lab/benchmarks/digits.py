@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unweave.api import Split
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.methods import DescentSettings
 from unweave.settings import setting
 
@@ -30,7 +30,7 @@ class DigitsOptions(Options):
     )
 
 
-def load(options: DigitsOptions) -> Task:
+def load(options: DigitsOptions) -> BenchmarkTask:
     """Return the digits, with a quarter of each class held out for testing."""
     from sklearn.datasets import load_digits  # slow to import
     from sklearn.model_selection import train_test_split
@@ -44,7 +44,7 @@ def load(options: DigitsOptions) -> Task:
         Split.by_class((images[rows], labels[rows]), fine=digits.target[rows], forget=options.forget)
         for rows in (np.sort(train), np.sort(test))
     ]
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=tuple(SUPERCLASSES),

@@ -21,7 +21,7 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.pixels import decode_images
@@ -55,7 +55,7 @@ class FashionOptions(Options):
     )
 
 
-def load(options: FashionOptions, data: str | None) -> Task:
+def load(options: FashionOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the class to forget."""
     hierarchy = Hierarchy.load("fashion_mnist")
     forget = hierarchy.number(options.forget)
@@ -68,7 +68,7 @@ def load(options: FashionOptions, data: str | None) -> Task:
         pixels = torch.from_numpy(images[rows])
         splits[part] = Split.by_class((pixels, labels), fine=fine[rows], forget=forget)
         every_fine[part] = fine[rows]
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=hierarchy.superclasses,

@@ -16,7 +16,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.pixels import decode_images
 from unweave.lab.benchmarks.sources import Source, few_of_each, require_labels
@@ -39,7 +39,7 @@ class TinyOptions(TransformerOptions):
     )
 
 
-def load(options: TinyOptions, data: str | None) -> Task:
+def load(options: TinyOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the classes to forget."""
     hierarchy = Hierarchy.load("tinyimagenet")
     forget = list(DOG_CLASSES) if options.forget == DOGS else [hierarchy.number(options.forget)]
@@ -53,7 +53,7 @@ def load(options: TinyOptions, data: str | None) -> Task:
         labels = torch.from_numpy(hierarchy.labels(fine[rows]).astype(np.int64))
         splits.append(Split.by_class((images, labels), fine=fine[rows], forget=forget))
         every_fine.append(fine[rows])
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=hierarchy.superclasses,

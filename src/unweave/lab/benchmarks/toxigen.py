@@ -18,7 +18,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError, unknown
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
 from unweave.lab.benchmarks.text import FOR_ENCODERS, EncoderOptions, classifier, encode, held_out
@@ -53,7 +53,7 @@ class ToxigenOptions(EncoderOptions):
     )
 
 
-def load(options: ToxigenOptions, data: str | None) -> Task:
+def load(options: ToxigenOptions, data: str | None) -> BenchmarkTask:
     """Read the sentences, divide them for training and testing, and split both by group and true label."""
     if options.forget not in GROUPS:
         raise unknown("group", options.forget, GROUPS)
@@ -71,7 +71,7 @@ def load(options: ToxigenOptions, data: str | None) -> Task:
         forget = about & (toxic[mask] == 1)
         labels = torch.from_numpy(np.where(forget, 0, toxic[mask]))
         splits[part] = Split.where({**encoded[part], "labels": labels}, forget=forget, adjacent=about & ~forget)
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=("normal", "toxic"),

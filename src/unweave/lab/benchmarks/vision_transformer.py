@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, MethodSettings, Options
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.methods import DescentSettings
@@ -30,7 +30,7 @@ def transformer_benchmark(
     options: TransformerOptions,
     data: str | None,
     *,
-    load: Callable[[], Task],
+    load: Callable[[], BenchmarkTask],
     about_data: str,
     classes: int,
     size: int,

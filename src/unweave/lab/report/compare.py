@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from unweave.errors import UsageError, unknown
-from unweave.lab.report.compare_estimates import Estimate, estimate
+from unweave.lab.report.compare_estimates import MeanOverStudies, estimate
 from unweave.lab.report.compare_measures import MEASURES, Measure, ValueOf
 from unweave.lab.report.results import Group, Results, label
 from unweave.methods import all_methods, find_method
@@ -33,8 +33,8 @@ class Comparison:
     names: dict[Group, str]
     caution: str = ""
     runs: dict[Group, frozenset[tuple[int, int]]] = field(default_factory=dict)  # study and seed
-    own: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
-    difference: dict[Group, dict[str, Estimate]] = field(default_factory=dict)
+    own: dict[Group, dict[str, MeanOverStudies]] = field(default_factory=dict)
+    difference: dict[Group, dict[str, MeanOverStudies]] = field(default_factory=dict)
 
 
 def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants: bool = False) -> Comparison:
@@ -131,7 +131,7 @@ def _runs(studies: Sequence[Results], group: Group) -> Iterable[tuple[int, int]]
     return ((place, seed) for place, results in enumerate(studies) for seed in results.seeds_of(group))
 
 
-def estimate_runs(studies: Sequence[Results], runs: Runs, *, paired: bool = False) -> Estimate | None:
+def estimate_runs(studies: Sequence[Results], runs: Runs, *, paired: bool = False) -> MeanOverStudies | None:
     """Return the estimate over the means of the studies or, for a single study, over its seeds."""
     by_study: dict[int, list[float]] = {}
     for (place, _), value in runs.items():

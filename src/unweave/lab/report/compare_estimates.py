@@ -13,7 +13,7 @@ LEVEL = 0.95
 ROUNDING = 1e-12  # accuracies that differ by less are equal up to rounding
 
 
-class Estimate(NamedTuple):
+class MeanOverStudies(NamedTuple):
     """A mean over studies, the half width of its interval (None for a single value), and p of a paired test.
 
     p is None where all values are equal: equal differences say nothing about chance.
@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
     def text(self, metric: str, *, signed: bool = False) -> str:
         """Return the estimate as a person reads it.
 
-        >>> Estimate(0.025, 0.01, 0.003).text("accuracy", signed=True)
+        >>> MeanOverStudies(0.025, 0.01, 0.003).text("accuracy", signed=True)
         '+2.5±1.0 p=0.003'
         """
         words = f"{'+' if signed and self.mean > 0 else ''}{number(self.mean, metric)}"
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
         return words if self.p is None else f"{words} p={self.p:.2g}"
 
 
-def estimate(values: Sequence[float], *, paired: bool = False) -> Estimate | None:
+def estimate(values: Sequence[float], *, paired: bool = False) -> MeanOverStudies | None:
     """Return the mean of some values with its interval and, for paired differences, the p-value.
 
     >>> found = estimate([0.1, 0.2, 0.3], paired=True)
@@ -51,10 +51,10 @@ def estimate(values: Sequence[float], *, paired: bool = False) -> Estimate | Non
         return None
     mean, count = statistics.fmean(values), len(values)
     if count < 2:
-        return Estimate(mean)
+        return MeanOverStudies(mean)
     deviation = statistics.stdev(values)
     error = deviation / math.sqrt(count)
     reach = float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) * error
     if not paired or deviation <= ROUNDING:
-        return Estimate(mean, reach)
-    return Estimate(mean, reach, float(2 * stats.t.sf(abs(mean) / error, count - 1)))
+        return MeanOverStudies(mean, reach)
+    return MeanOverStudies(mean, reach, float(2 * stats.t.sf(abs(mean) / error, count - 1)))

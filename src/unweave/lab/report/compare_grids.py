@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unweave.lab.report.compare import Comparison
-from unweave.lab.report.compare_estimates import Estimate
+from unweave.lab.report.compare_estimates import MeanOverStudies
 from unweave.lab.report.compare_measures import ERASE, MEASURES, NOTES, RETRAIN, Measure
 from unweave.lab.report.grids import Column, Entry, Grid, Row
 from unweave.lab.report.results import Group
@@ -20,11 +20,11 @@ class _Shown:
     """The part of a comparison that one table shows, and the number of runs of each row."""
 
     measures: list[Measure]
-    values: dict[Group, dict[str, Estimate]]
+    values: dict[Group, dict[str, MeanOverStudies]]
     runs: dict[Group, int]
 
     @property
-    def own(self) -> dict[Group, dict[str, Estimate]]:
+    def own(self) -> dict[Group, dict[str, MeanOverStudies]]:
         """The values of methods, without references: retrained models have their own number of runs."""
         return {group: of for group, of in self.values.items() if not group.is_reference}
 
@@ -110,7 +110,7 @@ def _notes(found: Comparison, shown: _Shown, goal: str, *, paired: bool) -> tupl
     return tuple(notes)
 
 
-def _over(found: Comparison, values: Mapping[Group, Mapping[str, Estimate]]) -> str:
+def _over(found: Comparison, values: Mapping[Group, Mapping[str, MeanOverStudies]]) -> str:
     """Say in words over how many studies and runs the means of a table are."""
     own = [one for of in values.values() for one in of.values()]
     over = _range([one.studies for one in own], "study") if len(found.studies) > 1 else "the seeds of one study"

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.lab.report.grids import Grid, group_marks, seeds_text
-from unweave.lab.report.looks import PAGE_MARKERS, Look, looks
+from unweave.lab.report.headline import Headline
+from unweave.lab.report.looks import PAGE_MARKERS, Appearance, looks
 from unweave.lab.report.measures import ARROWS, Place, number, title, unit
 from unweave.lab.report.results import Group, Results
-from unweave.lab.report.verdict import Verdict
 
 POINTS = 160  # points of one logged series on the page: nobody could tell more apart
 ALL_POINTS = 120_000  # points of all series together, so that the page of a large study can still be mailed
 
 
 def page_content(
-    results: Results, grids: Sequence[Grid], verdict: Verdict, paper_notes: Sequence[str]
+    results: Results, grids: Sequence[Grid], verdict: Headline, paper_notes: Sequence[str]
 ) -> dict[str, Any]:
     """Return everything that the page's script reads. It refers to groups and places by index."""
     groups = results.groups
@@ -38,7 +38,7 @@ def page_content(
     }
 
 
-def _group(results: Results, group: Group, look: Look, verdict: Verdict) -> dict[str, Any]:
+def _group(results: Results, group: Group, look: Appearance, verdict: Headline) -> dict[str, Any]:
     return {
         "label": results.label(group),
         "reference": group.is_reference,

@@ -23,7 +23,7 @@ PAGE_MARKERS = {
 REFERENCE_MARKERS = {"original": "*", "retrain": "h"}
 
 
-class Look(NamedTuple):
+class Appearance(NamedTuple):
     """A colour, a marker in matplotlib's letters, and whether it is hollow."""
 
     colour: str
@@ -31,19 +31,19 @@ class Look(NamedTuple):
     hollow: bool
 
 
-def looks(groups: Sequence[Group]) -> dict[Group, Look]:
+def looks(groups: Sequence[Group]) -> dict[Group, Appearance]:
     """Return the look of every group: references are hollow and dark, methods take colours and markers in turn.
 
     >>> [look.marker for look in looks([Group("original", "", ""), Group("ft", "", "")]).values()]
     ['*', 'o']
     """
-    found: dict[Group, Look] = {}
+    found: dict[Group, Appearance] = {}
     number = 0
     for group in groups:
         if group.is_reference:
-            found[group] = Look(INK, REFERENCE_MARKERS[group.method], True)
+            found[group] = Appearance(INK, REFERENCE_MARKERS[group.method], True)
             continue
         colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        found[group] = Look(colour, marker, False)
+        found[group] = Appearance(colour, marker, False)
         number += 1
     return found

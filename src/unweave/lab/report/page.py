@@ -14,10 +14,10 @@ from typing import Any
 
 from unweave._version import __version__
 from unweave.lab.report.grids import LEGEND, MARKED, Grid, failure_grid
+from unweave.lab.report.headline import Headline
 from unweave.lab.report.results import Results
 from unweave.lab.report.sections import Section
 from unweave.lab.report.templates import render, resource
-from unweave.lab.report.verdict import Verdict
 
 SCRIPTS = ("base", "plane", "tables", "method", "dynamics", "start")
 WARNINGS = ("Failed", "Collapsed")
@@ -26,7 +26,7 @@ WARNINGS = ("Failed", "Collapsed")
 def write_page(
     path: Path,
     results: Results,
-    verdict: Verdict,
+    verdict: Headline,
     *,
     content: dict[str, Any],
     studies: Sequence[Section],

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from unweave.lab.report.drawing import LINES, cumulative, new_figure, note, panels, style
 from unweave.lab.report.dynamics_figure import dynamics
 from unweave.lab.report.grids import attack_places
-from unweave.lab.report.looks import GREY, INK, Look, looks
+from unweave.lab.report.looks import GREY, INK, Appearance, looks
 from unweave.lab.report.measures import ARROWS, COSTS, SPLITS, Place, Spread, title, unit
 from unweave.lab.report.results import Group, Results
 from unweave.lab.report.stage_figures import last_stage, losses_by_stage
@@ -66,7 +66,7 @@ def trade_off(results: Results) -> Figure | None:
     return figure
 
 
-def _point(axis: Axes, results: Results, group: Group, split: str, look: Look) -> None:
+def _point(axis: Axes, results: Results, group: Group, split: str, look: Appearance) -> None:
     horizontal, vertical = Place(split, "forget", "accuracy"), Place(split, "adjacent", "accuracy")
     across, up = results.spread(group, horizontal), results.spread(group, vertical)
     if across is None or up is None:

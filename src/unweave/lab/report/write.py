@@ -12,8 +12,8 @@ from unweave._version import __version__
 from unweave.errors import UsageError
 from unweave.lab.packages import require_package
 from unweave.lab.report.grids import failure_notes, study_grids
+from unweave.lab.report.headline import verdict
 from unweave.lab.report.study_reader import read_results
-from unweave.lab.report.verdict import verdict
 
 MARK = "report.json"
 

@@ -16,7 +16,7 @@ from torch import nn
 from unweave.data import SUBSETS
 from unweave.engine import CheckpointFolder, Compute
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.study.store import Store
 from unweave.runs import UNFINISHED, load_weights, remove_folder
 from unweave.storage import Lock, write_whole
@@ -89,7 +89,7 @@ class Originals:
         self,
         benchmark: Benchmark,
         store: Home,
-        task: Callable[[], Task],
+        task: Callable[[], BenchmarkTask],
         progress: Shown,
         *,
         computing: Compute,

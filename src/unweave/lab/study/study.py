@@ -17,7 +17,7 @@ from unweave.engine import Compute, Note, Progress, ScoreOn, StopWhen, Track, Wa
 from unweave.engine.compiling import Compile
 from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.packages import require_package
 from unweave.lab.study.adjacency import regroup
 from unweave.lab.study.cell_progress import CellProgress
@@ -260,7 +260,7 @@ class CellRunner:
             ],
         )
 
-    def _task(self) -> Task:
+    def _task(self) -> BenchmarkTask:
         return self.benchmark.load()
 
     def _look(self) -> Look:

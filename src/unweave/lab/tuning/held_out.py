@@ -10,12 +10,12 @@ import numpy as np
 from unweave.api import Split
 from unweave.data import SUBSETS
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Task
+from unweave.lab.benchmarks import BenchmarkTask
 
 HELD_OUT = 0.2  # of each subset
 
 
-def carve(task: Task, *, seed: int) -> Task:
+def carve(task: BenchmarkTask, *, seed: int) -> BenchmarkTask:
     """Divide the training data: four fifths of each subset to train on, one fifth to judge on."""
     generator = np.random.default_rng(seed)
     held: dict[str, Any] = {}

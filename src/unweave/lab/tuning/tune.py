@@ -19,7 +19,7 @@ from unweave.engine import Compute, Progress
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import observe
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
@@ -148,7 +148,7 @@ class Base:
     """
 
     seed: int
-    task: Task
+    task: BenchmarkTask
     original: nn.Module
     beside: Answers
     reference: Callable[[], Result]
@@ -254,7 +254,7 @@ class TrialRunner:
             callbacks=[Progress(self.progress.bar)],
         )
 
-    def _answers(self, model: nn.Module, task: Task) -> Answers:
+    def _answers(self, model: nn.Module, task: BenchmarkTask) -> Answers:
         return observe(model, task.test, **self.computing.looking).parts["train"]
 
     def _base(self, seed: int) -> Base:
@@ -264,7 +264,7 @@ class TrialRunner:
         reference = cache(lambda: train(original, task.train, seed=seed, **self.computing.working))
         return Base(seed, task, original, self._answers(models[beside], task), reference)
 
-    def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
+    def _trained(self, kind: str, task: BenchmarkTask, seed: int) -> nn.Module:
         tuning = self.tuning
         models = Originals(
             tuning.benchmark,

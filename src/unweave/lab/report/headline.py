@@ -31,7 +31,7 @@ from unweave.lab.report.verdict_points import cost, failed, keeping, kept, losin
 
 
 @dataclass
-class Verdict:
+class Headline:
     """A headline, and points with a name each."""
 
     headline: str
@@ -44,21 +44,21 @@ class Verdict:
         return "\n".join([self.headline, *(f"{name}: {words}" for name, words in self.points)])
 
 
-def verdict(results: Results) -> Verdict:
+def verdict(results: Results) -> Headline:
     """Return the verdict on a study."""
-    found = Verdict(results.caution) if results.caution else _judge(results)
+    found = Headline(results.caution) if results.caution else _judge(results)
     found.points += failed(results)
     return found
 
 
-def _judge(results: Results) -> Verdict:
+def _judge(results: Results) -> Headline:
     """Judge the methods against the original, if the study has it."""
     racing = [group for group in results.values if group.method not in REFERENCES and not results.is_extra(group)]
     methods = [group for group in racing if recognised(results, group) is not None]
     original = results.reference("original")
     comparable = [group for group in methods if original and is_paired(results, group, original)]
     if not methods:
-        found = Verdict("No unlearning method of this study has a result yet.")
+        found = Headline("No unlearning method of this study has a result yet.")
     elif original is None or not comparable:
         found = _without_original(results, methods)
     else:
@@ -68,21 +68,21 @@ def _judge(results: Results) -> Verdict:
     return found
 
 
-def _without_original(results: Results, methods: list[Group]) -> Verdict:
+def _without_original(results: Results, methods: list[Group]) -> Headline:
     best = min(methods, key=lambda group: order(results, group))
     headline = (
         f"{results.label(best)} recognises the fewest forget samples ({percent(recognised(results, best))}); "
         "its loss on data to keep is unknown, because the original model is not part of this study"
     )
     headline += "." if results.reference("original") is None else " with a seed that the method has."
-    return Verdict(headline, named=(best,))
+    return Headline(headline, named=(best,))
 
 
-def _against_original(results: Results, methods: list[Group], original: Group) -> Verdict:
+def _against_original(results: Results, methods: list[Group], original: Group) -> Headline:
     before = recognised(results, original)
     if before is not None and before <= FORGOTTEN + SAME:  # by the report's own definition, the original forgets
         words = f"The original does not recognise the forget data ({percent(before)}), so there is nothing to forget"
-        return Verdict(f"{words} here.", losing(results, methods, original))
+        return Headline(f"{words} here.", losing(results, methods, original))
     found = _race(_Race(results, methods, original))
     others = [group for group in methods if group != found.winner]
     if found.winner is not None:
@@ -138,7 +138,7 @@ class _Race:
         return percent(self.left[group])
 
 
-def _race(race: _Race) -> Verdict:
+def _race(race: _Race) -> Headline:
     """Name the best method that forgets and keeps; else the cheapest that forgets, and the best that keeps."""
     both = race.most_forgotten(group for group in race.forgetting if group in race.keeping)
     keeper = race.most_forgotten(race.keeping)
@@ -156,17 +156,17 @@ def _race(race: _Race) -> Verdict:
     return found
 
 
-def _forgets_and_keeps(race: _Race, best: Group) -> Verdict:
+def _forgets_and_keeps(race: _Race, best: Group) -> Headline:
     split = judged(race.results, best, race.original)[0].split
     headline = (
         f"{race.results.label(best)} forgets and keeps: {race.still(best)} of the forget samples are still recognised "
         f"{race.before}, and {split} adjacent and remote accuracy lose at most 2 points against the original's on "
         "average."
     )
-    return Verdict(headline, winner=best, named=(best,))
+    return Headline(headline, winner=best, named=(best,))
 
 
-def _forgets_at_a_price(race: _Race, cheapest: Group, keeper: Group | None) -> Verdict:
+def _forgets_at_a_price(race: _Race, cheapest: Group, keeper: Group | None) -> Headline:
     headline = (
         f"{'' if race.alone else 'No method forgets and keeps: '}{race.results.label(cheapest)} forgets and loses "
         f"{price(race.results, cheapest, race.original)}, with {race.still(cheapest)} of the forget samples still "
@@ -174,23 +174,23 @@ def _forgets_at_a_price(race: _Race, cheapest: Group, keeper: Group | None) -> V
     )
     headline += f"; {race.results.label(keeper)} keeps and still recognises {race.still(keeper)}." if keeper else "."
     winner = cheapest if race.loss[cheapest] <= COLLAPSE + SAME else keeper
-    return Verdict(headline, winner=winner, named=(cheapest, keeper) if keeper else (cheapest,))
+    return Headline(headline, winner=winner, named=(cheapest, keeper) if keeper else (cheapest,))
 
 
-def _keeps_only(race: _Race, keeper: Group) -> Verdict:
+def _keeps_only(race: _Race, keeper: Group) -> Headline:
     name = race.results.label(keeper)
     who = f"No method forgets: of those that keep, {name} comes nearest and"
     if race.alone:
         who = f"{name} keeps but does not forget: it"
     headline = f"{who} still recognises {race.still(keeper)} of the forget samples {race.before}."
-    return Verdict(headline, winner=keeper, named=(keeper,))
+    return Headline(headline, winner=keeper, named=(keeper,))
 
 
-def _does_neither(race: _Race, gentlest: Group) -> Verdict:
+def _does_neither(race: _Race, gentlest: Group) -> Headline:
     name = race.results.label(gentlest)
     who = f"No method forgets, and none keeps: the gentlest, {name},"
     if race.alone:
         who = f"{name} neither forgets nor keeps: it"
     loses = price(race.results, gentlest, race.original)
     headline = f"{who} loses {loses} and still recognises {race.still(gentlest)} of the forget samples {race.before}."
-    return Verdict(headline, named=(gentlest,))
+    return Headline(headline, named=(gentlest,))
