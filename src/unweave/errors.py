@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsIndex
 
 
 class UsageError(ValueError):
@@ -61,11 +62,13 @@ def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: st
         raise UsageError(f"{name} must be {words}, not {type(value).__name__}.")
 
 
-def require_seed(seed: Any) -> None:
-    """Raise a `UsageError` if one of the random generators would not accept the seed."""
-    require_type("seed", seed, int, "a whole number")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed is {seed}, but must be from 0 to {2**32 - 1}.")
+def require_seed(seed: Any) -> int:
+    """Return a seed as a number that every random generator takes, or raise a `UsageError`."""
+    require_type("seed", seed, SupportsIndex, "a whole number")
+    found = operator.index(seed)
+    if not 0 <= found < 2**32:
+        raise UsageError(f"seed is {found}, but must be from 0 to {2**32 - 1}.")
+    return found
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

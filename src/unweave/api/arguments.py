@@ -13,7 +13,7 @@ from torch import nn
 
 from unweave.api.split import Split
 from unweave.engine import Limits
-from unweave.errors import UsageError, require_seed, require_type
+from unweave.errors import UsageError, require_type
 from unweave.methods import Method
 from unweave.runs import check_folder
 from unweave.runtime import processes
@@ -21,7 +21,7 @@ from unweave.tasks import OwnLoss
 
 
 def require_arguments(
-    model: Any, split: Any, test: Any, guard: Any, *, seed: Any, resume: bool, out: str | os.PathLike[str] | None
+    model: Any, split: Any, test: Any, guard: Any, *, resume: bool, out: str | os.PathLike[str] | None
 ) -> None:
     """Raise a `UsageError` for arguments of the wrong kind, or that do not go together."""
     require_type("model", model, nn.Module, "a torch nn.Module")
@@ -29,7 +29,6 @@ def require_arguments(
     require_type("test", test, (Split, type(None)), "a Split of the test data")
     require_type("guard", guard, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_type("out", out, (str, os.PathLike, type(None)), "the path of a folder")
-    require_seed(seed)
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."

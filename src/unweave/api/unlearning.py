@@ -43,6 +43,7 @@ from unweave.engine import (
     require_callbacks,
     run_phases,
 )
+from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
 from unweave.record import certificate_of
@@ -101,9 +102,11 @@ def unlearn(
     10
     """
     chosen = _chosen(method, settings, profile)
-    require_arguments(model, split, test, guard, seed=seed, resume=resume, out=out)
+    require_arguments(model, split, test, guard, resume=resume, out=out)
     chosen.check(split)
-    given = _Given(chosen, seed, compute or Compute(), _limits(guard), require_callbacks(callbacks), out, resume)
+    given = _Given(
+        chosen, require_seed(seed), compute or Compute(), _limits(guard), require_callbacks(callbacks), out, resume
+    )
     require_model(model, kept=out is not None or given.limits is not None)
     require_task(chosen, task)
     where = check_folder_asked(given.compute.check(), out=out, resume=resume)
@@ -133,6 +136,11 @@ class _Run:
 
     def __init__(self, given: _Given, bench: Workbench, model: nn.Module, test: Partition | None, profile: str) -> None:
         self.given, self.bench, self.model, self.test = given, bench, model, test
+        if not given.chosen.takes_loss and not bench.task.has_choices:
+            raise UsageError(
+                f"{given.chosen.name} works on classes, and the task {bench.task.name} has no classes. Take a method "
+                "that needs losses only, such as two-stage or unweave."
+            )
         self.scoring = _Scoring(bench, model, given.only(ScoreOn), bench.split, test)
         self.config = self._configuration(profile)
 

@@ -91,7 +91,8 @@ def evaluate(
     """
     _refuse_moved(moved)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-    _require_arguments(model, train, test, references, original, questions, resamples, batch_size, seed)
+    _require_arguments(model, train, test, references, original, questions, resamples, batch_size)
+    seed = require_seed(seed)
     computing: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
     asking = _Asking(model, train, test, references, original, others, seed, resamples, computing)
     return asking.scores(look, task, questions, relearn or RelearnSettings(), certificate)
@@ -114,7 +115,6 @@ def _require_arguments(
     questions: Collection[str],
     resamples: int,
     batch_size: int | None,
-    seed: Any,
 ) -> None:
     """Raise a `UsageError` for an argument that cannot be used."""
     for name in questions:
@@ -123,7 +123,6 @@ def _require_arguments(
     require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("train", train, Partition, "a Split of the training data")
     require_type("test", test, (Partition, type(None)), "a Split of the test data")
-    require_seed(seed)
     if resamples < 0 or (batch_size is not None and batch_size < 1):
         raise UsageError(f"resamples is {resamples} and batch_size {batch_size}; they must be 0 and 1 at least.")
     for other in references:

@@ -10,6 +10,8 @@ tensor([0.2201])
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -44,7 +46,7 @@ def mean_odds(odds: Tensor) -> Tensor:
     tensor([  3., -40.])
     """
     logs = torch.where(odds < SURE, odds, functional.softplus(odds.clamp(min=SURE)).log())
-    log_mean = logs.logsumexp(dim=1) - torch.tensor(float(odds.shape[1])).log()
+    log_mean = logs.logsumexp(dim=1) - math.log(odds.shape[1])
     mean = log_mean.clamp(min=SURE).exp()
     return torch.where(log_mean < SURE, log_mean, mean + torch.log(-torch.expm1(-mean)))
 
