@@ -156,7 +156,7 @@ def test_both_stages_follow_the_equations_step_by_step(data, profile, kappa):
         seed=3,
         loss=watched,
         device="cpu",
-        limits=None,  # the guard's own batches are none of these
+        limits=None,  # the guard would draw batches of its own
         clip=4.0,
         penalty=10.0,
         confident_penalty=kappa,

@@ -45,7 +45,7 @@ def test_a_bound_between_stages_holds_whatever_the_loss_was():
 
 
 def test_an_unknown_bound_is_refused():
-    with pytest.raises(UsageError, match="no bound 'shortfal'. Did you mean 'shortfall'"):
+    with pytest.raises(UsageError, match=r"no bound 'shortfal'\. Did you mean 'shortfall'"):
         make_certificate("shortfal", {}, None)
 
 

@@ -121,6 +121,7 @@ def unlearn(
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
 
+    ``method`` is a name, a class, or an object that has its settings: ``"two-stage"``, ``TwoStage(alpha=0.25)``.
     ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With ``out``,
     the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores on
     ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
