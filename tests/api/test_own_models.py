@@ -96,7 +96,7 @@ def test_earlier_splits_are_splits(model, split):
 
 
 def test_a_function_as_reference_returns_a_result(model, split):
-    with pytest.raises(UsageError, match="A model is given as it is"):
+    with pytest.raises(UsageError, match="To give a model itself, write reference=model"):
         unlearn(model, split, "unweave", goal="retrain", reference=lambda: model, compute=Compute("cpu"))
 
 

@@ -1,4 +1,4 @@
-"""The two goals of our own method and the dial between them: what is aimed at, how near it comes, what is refused."""
+"""The two goals of our own method and the dial between them: their aims, how near a run comes, and errors."""
 
 import copy
 import itertools
@@ -285,7 +285,7 @@ def test_a_resumed_run_needs_its_reference_no_more(problem, tmp_path):
         unlearn(model, split, "unweave", out=tmp_path / "run", callbacks=[StopWhen(lambda: True)], **common)
     resumed = unlearn(model, split, "unweave", out=tmp_path / "run", resume=True, **common)
     assert same(weights(whole.model), weights(resumed.model))
-    assert len(made) == 2  # of the whole run and of the one that was stopped
+    assert len(made) == 2  # once for the whole run, once for the run that was stopped
 
 
 # On benchmarks
@@ -332,8 +332,8 @@ def test_digits_are_as_if_never_trained(unlearned):
 
 @pytest.mark.parametrize("alone", ["initial weights", "order of batches"])
 def test_a_brief_reference_shares_no_random_numbers_with_the_retrained_model_that_judges_it(alone):
-    """Otherwise a method would be led by the very model that it is then compared with."""
-    steps = {"initial weights": 1e-12, "order of batches": 1e-2}  # steps of no length leave the initial weights
+    """Otherwise the method would be guided by the model that it is later compared with."""
+    steps = {"initial weights": 1e-12, "order of batches": 1e-2}  # steps of almost no length keep the initial weights
     recipe = replace(tiny().recipe, epochs=5, learning_rate=steps[alone])
     benchmark = replace(tiny(), recipe=recipe)
     if alone == "order of batches":
@@ -392,7 +392,7 @@ def test_shadow_models_of_an_audit_aim_at_the_same_goal(tmp_path):
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Return a function that runs the digits by the command line and returns its exit code and what it complained."""
+    """Return a function that runs the digits from the command line and returns its exit code and its errors."""
 
     def call(*words):
         common = ["unweave", "run", "digits", "--out", str(tmp_path / "run"), "--device", "cpu"]

@@ -1,4 +1,4 @@
-"""Models with an adapter: only the adapter moves, and it is saved as one."""
+"""Models with an adapter: only the adapter moves, and it is saved as an adapter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_model_without_an_adapter_has_none_to_save(tmp_path):
 
 
 def test_unweave_forgets_and_keeps_by_an_adapter_with_its_defaults(digits):
-    """Adapters begin at zero: steps that were measured by them alone lost half of the neighbours."""
+    """Adapters begin at zero: with step lengths relative to them alone, half of the neighbours were lost."""
     benchmark, task, original = digits
     layers = [name for name, module in original.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     torch.manual_seed(0)

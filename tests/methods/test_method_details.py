@@ -1,4 +1,4 @@
-"""What a method does in its later steps: schedules, decays, fading weights, and what is begun again."""
+"""What a method does in its later steps: schedules, decays, fading weights, and streams that begin again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_schedule_of_descent(problem):
 
 
 def test_every_epoch_of_l1_sparse_has_its_own_penalty(problem):
-    """Without any loss a step takes from every weight the step size times what the penalty is in this epoch."""
+    """Without a loss, a step lowers every weight by the step size times the penalty of this epoch."""
     values = PLAIN | {"sparsity": 0.5, "learning_rate": 1e-4, "epochs": 5, "plain_epochs": 1, "batch_size": 26}
     phase = begun("l1-sparse", values, problem, task=OwnLoss(lambda model, batch: 0 * model(batch[0]).sum(1)))
     assert phase.steps == 10
@@ -86,14 +86,14 @@ def test_every_epoch_of_l1_sparse_has_its_own_penalty(problem):
 
 
 def test_every_step_of_scrub_is_that_of_its_equations(problem):
-    """With T² before the divergence, on both kinds of data, and a step size that decays from epoch to epoch."""
+    """T² multiplies the divergence on both kinds of data, and the step size decays from epoch to epoch."""
     teacher, split = problem
     values = PLAIN | {"learning_rate": 0.1, "epochs": 2, "forget_epochs": 2, "batch_size": 60, "forget_batch": 60}
     values |= {"temperature": 3.0, "loss_weight": 0.7, "teacher_weight": 0.4, "epoch_decay": 0.25}
     phase = begun("scrub", values, problem)
     student, (inputs, labels) = phase.bench.model, split.samples.dataset.data
     with torch.no_grad():
-        for parameter in student.parameters():  # from the teacher itself there is no way
+        for parameter in student.parameters():  # at the teacher itself the divergence has no gradient
             parameter.add_(0.3 * torch.randn_like(parameter))
     for number, (epoch, rows) in enumerate([(0, range(8)), (0, range(8, 60)), (1, range(8)), (1, range(8, 60))]):
         told, heard = (model(inputs[rows]) for model in (teacher, student))
@@ -113,7 +113,7 @@ def test_every_step_of_scrub_is_that_of_its_equations(problem):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_weights_that_salun_holds_gather_no_momentum(problem, optimizer):
-    """Weight decay would give them some."""
+    """Weight decay would give them momentum."""
     values = {"optimizer": optimizer, "momentum": 0.9 if optimizer == "sgd" else 0.0, "weight_decay": 0.1}
     phase = begun("salun", values | {"learning_rate": 1e-2, "saliency": 0.3, "batch_size": 30}, problem)
     for number in range(3):
@@ -129,7 +129,7 @@ def test_weights_that_salun_holds_gather_no_momentum(problem, optimizer):
 
 
 def test_gdr_asks_its_bank_from_the_second_epoch_on(problem):
-    """An earlier gradient that is the opposite of today's changes no step of the first epoch, and every later one."""
+    """An earlier, opposite gradient changes no step of the first epoch and every later step."""
     values = PLAIN | {"learning_rate": 0.1, "epochs": 2, "batch_size": 4, "sharpness": 1.0, "tolerance": 5.0}
 
     def stepped(number, bank):

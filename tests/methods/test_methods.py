@@ -129,7 +129,7 @@ def test_every_profile_runs(name, profile, digits):
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
 def test_evaluation_mode_keeps_statistics(name):
-    """Normalisation is a setting of every gradient method, and means what it says."""
+    """Normalisation is a setting of every gradient method, and every method follows it."""
     data, model = images()
     split = Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
     for mode in ("eval", "train"):
@@ -182,7 +182,7 @@ def test_a_method_says_what_it_lacks(name, data, model):
 
 @pytest.mark.parametrize("name", [name for name in METHODS if RETAINED in METHODS[name].needs])
 def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, split, model):
-    """Somebody may know nobody who looks like the one who left, and wants to retrain."""
+    """A user may know of no neighbours of the forget set, and still wants to retrain."""
     kept = np.concatenate([split.adjacent, split.remote])
     alone = Split(data, split.forget, [], kept, allow_empty=True)
     arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
@@ -564,7 +564,7 @@ def test_gdr_forgets_only_while_the_retained_loss_is_low(split, model):
 
 
 def test_gdr_without_weight_on_forgetting_is_fine_tuning(split, model):
-    """A model that does not fit its data (loss near 1) gets w ≈ 0: only the rectified retained gradient is left."""
+    """A model that does not fit its data (loss near 1) gets w ≈ 0: only the rectified retained gradient counts."""
     shared = {
         "optimizer": "sgd",
         "momentum": 0.0,

@@ -1,4 +1,4 @@
-"""The methods as objects: their fields, their profiles, and what they are given."""
+"""Methods as objects: their fields, their profiles, and what a user gives them."""
 
 import copy
 import inspect

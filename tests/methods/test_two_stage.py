@@ -155,7 +155,7 @@ def test_both_stages_follow_the_equations_step_by_step(data, profile, kappa):
         profile=profile,
         seed=3,
         task=OwnLoss(watched),
-        guard=None,
+        guard=None,  # the guard would draw batches of its own
         clip=4.0,
         penalty=10.0,
         confident_penalty=kappa,

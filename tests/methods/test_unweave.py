@@ -56,12 +56,12 @@ def test_shortfall_and_gradient_are_those_of_the_whole_forget_set(problem):
 
 @pytest.mark.parametrize("lacking", [8, 5, 0])
 def test_only_samples_that_lack_something_are_differentiated(problem, lacking):
-    """Where the forget set takes several batches; the step is the same."""
+    """This is done where the forget set takes several batches. The step is the same."""
     model, split = problem
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
     losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none").detach()
     odds = torch.tensor([-9.0, *losses.expm1().log().sort().values, 9.0])
-    aim = odds[lacking : lacking + 2].mean()  # so many are below it
+    aim = odds[lacking : lacking + 2].mean()  # this many samples are below it
     whole, pieces = (begun(model, split, settings(forget_batch=size, target=2.0)) for size in (8, 3))
     for phase in (whole, pieces):
         phase.aims.fill_(aim)
@@ -226,7 +226,7 @@ def test_the_bound_holds_at_every_step(problem):
 
 
 def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
-    """That a low cross-entropy is needed to be right is true of no other loss, such as one with smoothed labels."""
+    """Only cross-entropy must be low for a right prediction. For other losses, such as smoothed labels, it need not."""
     model, split = problem
 
     def smoothed(model, batch):
@@ -245,7 +245,7 @@ def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
 
 
 def test_a_loss_of_ones_own_may_know_no_classes():
-    """A model with one output, such as of two classes: its loss is the user's."""
+    """A model with one output, for instance for two classes, and the user's own loss."""
     torch.manual_seed(0)
     split = Split((torch.randn(24, 3), torch.arange(24) % 2), forget=range(6), adjacent=range(6, 12))
 

@@ -1,11 +1,10 @@
-"""Fine-tuning (FT): go on training on the retained data and hope that the rest fades.
+"""Fine-tuning (FT): train on with the retained data only, and wait for the rest to fade.
 
-Objective: min over θ of L_R(θ), R = adjacent ∪ remote, starting from the original weights. The forget data is
-never read.
+Objective: min over θ of L_R(θ), R = adjacent ∪ remote, from the original weights. The forget data is never read.
 
-Sources differ: the Unlearn-Sparse repository uses SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256 and
-normalisation in training mode (``official``, our default); the entanglement paper prints Adam 2e-5, its
-release uses Adam 2.5e-5 with frozen statistics. All run 10 epochs.
+The sources differ. The Unlearn-Sparse repository uses SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256 and
+normalisation in training mode (``official``, our default). The entanglement paper prints Adam 2e-5. Its release uses
+Adam 2.5e-5 with frozen statistics. All of them run 10 epochs.
 """
 
 from __future__ import annotations
@@ -22,10 +21,23 @@ from unweave.settings import default
 
 @dataclass(frozen=True, kw_only=True)
 class FineTune(DescentSettings, Method):
-    """Fine-tuning on the retained data."""
+    """Fine-tuning: train on with the retained data only, from the original weights.
+
+    ``unweave methods ft`` lists the settings. The default profile has the values of the repository of Jia et al.,
+    "Model Sparsity Can Simplify Machine Unlearning" (NeurIPS 2023).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.FineTune(epochs=3))
+        >>> result.cost.sample_gradients  # five retained samples, three times
+        15
+    """
 
     name = "ft"
-    summary = "Fine-tuning: train on, on the retained data only."
+    summary = "Fine-tuning: train on with the retained data only."
     needs = (RETAINED,)
     profiles: ClassVar[Profiles] = {
         "official": {},  # OPTML-Group/Unlearn-Sparse, method FT

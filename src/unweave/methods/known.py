@@ -1,4 +1,4 @@
-"""The methods by name: ours, and those of other packages.
+"""The methods by name: ours and those of other packages.
 
 >>> find_method("two-stage").configure({"alpha": 0.25}).alpha
 0.25
@@ -45,7 +45,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def all_methods() -> dict[str, type[Method]]:
-    """Return our methods and those that other packages bring through the entry point ``unweave.methods``."""
+    """Return our methods, and those that other packages add through the entry point ``unweave.methods``."""
     found = dict(METHODS)
     for point in entry_points(group="unweave.methods"):
         if point.name not in found:
@@ -57,14 +57,14 @@ def all_methods() -> dict[str, type[Method]]:
 
 
 def find_method(method: str | Method | type[Method]) -> type[Method]:
-    """Return the method of that name; of a class or an object, its class."""
+    """Return the class of a method, given its name, its class or an object."""
     if isinstance(method, Method):
         return type(method)
     if isinstance(method, type) and issubclass(method, Method):
         return method
     if not isinstance(method, str):
         raise UsageError(f"method is {method!r}, but must be a name, a subclass of Method or an object of one.")
-    if method in METHODS:  # looking through every installed package takes milliseconds, and this is called often
+    if method in METHODS:  # searching all installed packages takes milliseconds, and this is called often
         return METHODS[method]
     methods = all_methods()
     if method not in methods:
@@ -75,7 +75,7 @@ def find_method(method: str | Method | type[Method]) -> type[Method]:
 def make_method(
     method: str | Method | type[Method], settings: Mapping[str, Any], *, profile: str | None = None
 ) -> Method:
-    """Return a method with its settings. An object has them already, so neither a profile nor settings go with it.
+    """Return a method with its settings. An object has its settings already, so none may be given beside it.
 
     >>> make_method("ga", {"epochs": 3}).epochs
     3

@@ -2,13 +2,13 @@
 Machine Unlearning", NeurIPS 2023).
 
 Objective in epoch e of E: min over θ of L_R(θ) + a_e ‖θ‖₁ with a_e = a (1 − e/(E − E₀)), 0 in the last E₀ epochs. The
-norm covers every trainable parameter, by plain subgradient; nothing is pruned afterwards.
+norm covers every trainable parameter, by plain subgradient. Nothing is pruned afterwards.
 
-Sources differ: the Unlearn-Sparse repository (``official``, our default) uses SGD 0.01 with momentum 0.9, weight
-decay 5e-4, batch 256, training mode, and a placeholder a = 0.2 that must be set: we take 5e-4, the entanglement
-paper's for CIFAR-100. That paper prints SGD 1e-4 and describes the method as gradient ascent with ℓ1; its release
-is the retained-data form with SGD 1e-3 and frozen statistics. With Adam the penalty is renormalised and far
-harsher than its weight suggests.
+The sources differ. The Unlearn-Sparse repository (``official``, our default) uses SGD 0.01 with momentum 0.9, weight
+decay 5e-4, batch 256 and training mode. Its a = 0.2 is a placeholder that must be set. We take 5e-4, the entanglement
+paper's value for CIFAR-100. That paper prints SGD 1e-4 and describes the method as gradient ascent with ℓ1. Its release
+is the form with retained data, with SGD 1e-3 and frozen statistics. Adam rescales the penalty, which is then far
+stronger than its weight suggests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,24 @@ from unweave.settings import Around, default, setting
 
 @dataclass(frozen=True, kw_only=True)
 class L1Sparse(DescentSettings, Method):
-    """ℓ1-sparse: fine-tuning with a fading ℓ1 penalty."""
+    """ℓ1-sparse: fine-tuning on the retained data with a fading ℓ1 penalty.
+
+    ``unweave methods l1-sparse`` lists the settings. Reference: Jia et al., "Model Sparsity Can Simplify Machine
+    Unlearning" (NeurIPS 2023).
+
+    Raises:
+        UsageError: From `phases`, if ``plain_epochs`` is more than ``epochs``.
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> method = uw.L1Sparse(sparsity=0.5, epochs=3)
+        >>> norms = uw.unlearn(torch.nn.Linear(6, 2), split, method, limits=None).history.column("l1_norm")
+        >>> norms[0] > norms[1] > norms[2]
+        True
+    """
 
     name = "l1-sparse"
     summary = "Fine-tuning on the retained data with a fading ℓ1 penalty."
@@ -72,7 +89,9 @@ class SparseFineTune(Descent):
     def __init__(self, settings: L1Sparse) -> None:
         super().__init__(settings, subsets=("adjacent", "remote"))
         if settings.plain_epochs > settings.epochs:
-            raise UsageError(f"plain_epochs is {settings.plain_epochs}, more than the {settings.epochs} epochs.")
+            raise UsageError(
+                f"plain_epochs is {settings.plain_epochs}, more than the {settings.epochs} epochs. Lower it."
+            )
 
     def penalty(self, epoch: int) -> float:
         """Return a_e."""

@@ -1,4 +1,4 @@
-"""What a method is: a dataclass of settings that has a name, profiles, and phases."""
+"""What a method is: a dataclass of settings with a name, profiles and phases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Profiles: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What an upper bound on forget accuracy is computed from, where a method's runs have one.
+    """What an upper bound on forget accuracy is computed from, for methods whose runs have one.
 
     ``bound`` names the formula, which `unweave.evaluation` has. ``settings`` are those of the method that are its
     constants. ``after_phase`` is the number of the phase, from 0, whose final weights the formula compares with; None
@@ -31,7 +31,7 @@ class Promise:
 
 
 class Method(Settings, ABC):
-    """A way to unlearn: one frozen dataclass at the end of one file in ``methods/``. Its fields are its settings.
+    """A way to unlearn: a frozen dataclass in one file of ``methods/``. Its fields are its settings.
 
     Class variables describe it:
 
@@ -69,14 +69,14 @@ class Method(Settings, ABC):
 
     @classmethod
     def with_profiles(cls, names: Iterable[str]) -> type[Self]:
-        """Return the method with further profiles, which are empty: their values come from somewhere else."""
+        """Return the method with further profiles. They are empty here; the caller adds their values as a layer."""
         more: dict[str, Mapping[str, Any]] = {name: {} for name in names if name not in cls.profiles}
         if not more:
             return cls
         return type(cls.__name__, (cls,), {"__doc__": cls.__doc__, "profiles": {**cls.profiles, **more}})
 
     def nearest_profile(self) -> str:
-        """Return the profile that differs in the fewest settings from this object; the first of several."""
+        """Return the profile that differs from this object in the fewest settings. If several do, return the first."""
         mine = self.to_dict().items()
 
         def differences(profile: str) -> int:
@@ -85,7 +85,7 @@ class Method(Settings, ABC):
         return min(self.profiles, key=differences)
 
     def check(self, split: Partition) -> None:
-        """Refuse a split that lacks what the method reads."""
+        """Raise if the split lacks data that the method reads."""
         for subsets in self.needs:
             some = (subsets,) if isinstance(subsets, str) else subsets
             if not any(len(split[subset]) for subset in some):

@@ -1,19 +1,19 @@
 """MUNBa: forgetting and keeping bargain over every step (Wu and Harandi, "MUNBa: Machine Unlearning via Nash
 Bargaining", ICCV 2025).
 
-Two players, g_r = ∇ CE of a retained batch and g_f = ∇ CE of a forget batch with uniformly random labels. The Nash
-solution GᵀG a = 1/a has, for two players at angle φ, the closed form
+The two players are g_r = ∇ CE of a retained batch and g_f = ∇ CE of a forget batch with uniformly random labels. The
+Nash solution GᵀG a = 1/a has, for two players at angle φ, the closed form
 
     a_i = 1 / (‖g_i‖ √(1 + cos φ)),    d = a_r g_r + a_f g_f,    ‖d‖ = √2
 
-and the step is along d clipped to norm 1, so that the learning rate alone sets its length.
+The step is along d clipped to norm 1, so the learning rate alone sets its length.
 
-Upstream and the entanglement paper's release compute the same solution from another expression with an absolute 1e-8
-in its denominators, which dominates where the retained gradient is small, as in a model that fits its data, and fall
-back to L_r + 0.1 L_f where a weight comes out non-positive; our default is the closed form (``literal_weights=True``
-is theirs). Upstream pairs batches until the forget data ends and trains on the rest of the retained data alone,
-unclipped (``pairing="once"``, our default); the release begins the forget data again (``"cycle"``), with frozen
-statistics. ``official``: SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs, training mode.
+Upstream and the entanglement paper's release compute the same solution from another expression, with an absolute 1e-8
+in its denominators. That term dominates where the retained gradient is small, as in a model that fits its data. Where a
+weight is not positive, they use L_r + 0.1 L_f instead. Our default is the closed form; ``literal_weights=True`` is
+theirs. Upstream pairs batches until the forget data ends, and trains on the rest of the retained data alone, unclipped
+(``pairing="once"``, our default). The release begins the forget data again (``"cycle"``), with frozen statistics.
+``official`` is SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs and training mode.
 """
 
 from __future__ import annotations
@@ -32,13 +32,26 @@ from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
 from unweave.settings import default, setting
 
-# Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.
+# Opposite gradients leave nothing to bargain over, so the cosine stays above −1.
 OPPOSITE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class MUNBa(DescentSettings, Method):
-    """MUNBa: a Nash bargain of forgetting and keeping."""
+    """MUNBa: the gradients of forgetting and keeping bargain over every step.
+
+    ``unweave methods munba`` lists the settings. Reference: Wu and Harandi, "MUNBa: Machine Unlearning via Nash
+    Bargaining" (ICCV 2025).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.MUNBa(epochs=3), limits=None)
+        >>> all(0 < share < 1 for share in result.history.column("forget_share"))
+        True
+    """
 
     name = "munba"
     summary = "Forgetting and keeping bargain over every step (Nash)."
@@ -64,7 +77,9 @@ class MUNBa(DescentSettings, Method):
     momentum: float = default(0.9)
     weight_decay: float = default(5e-4)
     batch_size: int = default(256)
-    pairing: Literal["once", "cycle"] = setting("once", help="Bargain while forget data lasts, or in every step.")
+    pairing: Literal["once", "cycle"] = setting(
+        "once", help="once: bargain until the forget data of the epoch ends. cycle: in every step."
+    )
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_weights: bool = setting(False, help="Compute the weights as the upstream code does.")
 
@@ -80,7 +95,7 @@ def bargain(gram: Tensor) -> Tensor:
     tensor([0.5000, 1.0000])
     """
     lengths = gram.diagonal().sqrt()
-    scale = torch.where(lengths > 0, 1 / lengths, 0)  # who has no gradient has no say
+    scale = torch.where(lengths > 0, 1 / lengths, 0)  # a gradient of 0 gets no weight
     cosine = (gram[0, 1] * scale.prod()).clamp(min=-1 + OPPOSITE, max=1)
     return scale / (1 + cosine).sqrt()
 
@@ -117,7 +132,7 @@ class Bargain(Phase):
         bench.mode(s.normalisation)
 
     def step(self, number: int) -> Logged:
-        """Bargain, or train on retained data where the forget data of the epoch is used up."""
+        """Bargain or, once the epoch has no forget data left, train on retained data."""
         bench, s = self.bench, self.settings
         epoch, place = divmod(number, len(self.retained))
         set_learning_rate(self.optimizer, s, done=number / self.steps)

@@ -1,4 +1,4 @@
-"""Random labels for forget data, which SalUn and MUNBa share."""
+"""Random labels for forget data. SalUn and MUNBa share them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Retraining: train again without the forget data, from the original's initial weights by the original's recipe.
+"""Retraining: train again without the forget data, from the original's initial weights and by its recipe.
 
-Objective: min over θ of L_R(θ), R = adjacent ∪ remote, from θ_init. This is what "as if never trained" means, and
-what the other methods try to save the cost of. The forget data is never read.
+Objective: min over θ of L_R(θ), R = adjacent ∪ remote, from θ_init. This is what "as if never trained" means. The other
+methods try to save its cost. The forget data is never read.
 
-There is no default recipe: a benchmark brings its own, and a user passes the one that the model was trained by,
-with the weights that training began from (``initial=``, for instance the pretrained checkpoint).
+There is no default recipe. A benchmark brings its own. A user passes the recipe that the model was trained by, and the
+weights that training began from (``initial=``), for instance the pretrained checkpoint.
 """
 
 from __future__ import annotations
@@ -25,14 +25,30 @@ from unweave.settings import given, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Retrain(DescentSettings, Method):
-    """Retraining by the original's recipe, so that nothing of it is tuned."""
+    """Retraining: train again without the forget data, by the recipe that the model was trained by.
+
+    ``epochs`` and ``initial`` must be given; ``initial`` is a function that returns the model as it was before
+    training. ``unweave methods retrain`` lists the settings. They are the original's recipe, so none of them is tuned.
+
+    Raises:
+        UsageError: If ``initial`` is not a function; from `phases`, if ``epochs`` or ``initial`` is missing.
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> method = uw.Retrain(epochs=3, initial=lambda: torch.nn.Linear(6, 2))
+        >>> uw.unlearn(torch.nn.Linear(6, 2), split, method).cost.sample_gradients
+        15
+    """
 
     name = "retrain"
-    summary = "Train again from the initial weights, without the forget data: the reference."
+    summary = "Train again from the initial weights, without the forget data: the reference for other methods."
     needs = (RETAINED,)
 
     learning_rate: float = setting(1e-3, above=0, help="Step size.")
-    epochs: int = setting(0, at_least=0, help="Passes over the retained data; must be given.")
+    epochs: int = setting(0, at_least=0, help="Passes over the retained data. Required.")
     initial: Callable[[], nn.Module] | None = given(help="A function that returns the model as it was before training.")
 
     def __post_init__(self) -> None:
@@ -40,11 +56,11 @@ class Retrain(DescentSettings, Method):
         require_initial(self.initial)
 
     def phases(self) -> list[Phase]:
-        """Return the one phase; refuse to train without a recipe or initial weights."""
+        """Return the one phase. Raise if the recipe or the initial weights are missing."""
         if self.epochs == 0:
             raise UsageError(
                 "retrain needs the recipe that the model was trained by: pass epochs=, learning_rate=, optimizer=, "
-                "batch_size= and what else it used."
+                "batch_size= and the other settings that it used."
             )
         if self.initial is None:
             raise UsageError(
@@ -55,7 +71,7 @@ class Retrain(DescentSettings, Method):
 
 
 def require_initial(initial: Any) -> None:
-    """Refuse what is no function that returns a model."""
+    """Raise if this cannot be a function that returns a model."""
     if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
         raise UsageError("initial= must be a function that returns the model as it was before training.")
 
@@ -64,7 +80,7 @@ class TrainAgain(Descent):
     """Descend on the retained data from the initial weights."""
 
     name = "retrain"
-    guards = ()  # it begins from nothing
+    guards = ()  # initial weights have no accuracy to protect
 
     def __init__(self, settings: Retrain, initial: Callable[[], nn.Module]) -> None:
         super().__init__(settings, subsets=("adjacent", "remote"))

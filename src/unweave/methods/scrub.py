@@ -1,18 +1,18 @@
 """SCRUB: disobey a frozen teacher on the forget data, obey it on the rest (Kurmanji et al., "Towards Unbounded
 Machine Unlearning", NeurIPS 2023).
 
-The teacher is the original model. In each of the first M epochs there is one pass over the forget data that
-*minimises* −T² KL_T, then, in every epoch, one pass over the retained data R that minimises
+The teacher is the original model. Each of the first M epochs begins with one pass over the forget data that *minimises*
+−T² KL_T. Every epoch has one pass over the retained data R that minimises
 
     γ · CE + α · T² KL_T,    KL_T = KL(softmax(z_teacher / T) ‖ softmax(z_student / T))
 
-with one optimiser for both passes. The forget pass is unbounded, so the run must end with retained passes.
+One optimiser serves both passes. The forget pass has no lower bound, so the run must end with retained passes.
 
-Sources differ: the official notebooks vary; ``official`` (our default) is theirs for ResNet on CIFAR-100 (Adam
-5e-4 with weight decay 5e-4, γ 1, α 0.5, T 4, five passes of each, batches 128 and 64), student in training mode; their
-small-scale notebook has a weight decay of 0.1. The entanglement paper prints Adam 5e-5, γ 0.9, α 0.1, five passes of
-each; its release runs T = 1, ten retained passes, batches 128 and 192, with frozen statistics. "SCRUB+R" (rewinding) is
-not used there.
+The sources differ. The official notebooks vary. ``official`` (our default) has their values for ResNet on CIFAR-100:
+Adam 5e-4 with weight decay 5e-4, γ 1, α 0.5, T 4, five passes of each kind, batches 128 and 64, student in training
+mode. Their small-scale notebook has a weight decay of 0.1. The entanglement paper prints Adam 5e-5, γ 0.9, α 0.1 and
+five passes of each kind. Its release runs T = 1, ten retained passes and batches 128 and 192, with frozen statistics.
+"SCRUB+R" (rewinding) is not used there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,20 @@ from unweave.settings import Between, OneOf, default, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Scrub(DescentSettings, Method):
-    """SCRUB; ``epochs`` counts passes over the retained data."""
+    """SCRUB: disobey a frozen teacher on the forget data, obey it on the rest.
+
+    ``epochs`` counts passes over the retained data. ``unweave methods scrub`` lists the settings. Reference: Kurmanji
+    et al., "Towards Unbounded Machine Unlearning" (NeurIPS 2023).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Scrub(epochs=3, forget_epochs=2), limits=None)
+        >>> len(result.history.column("forget_divergence")), len(result.history.column("retained_divergence"))
+        (2, 3)
+    """
 
     name = "scrub"
     summary = "Disobey a frozen teacher on the forget data, obey it on the rest."
@@ -66,7 +79,7 @@ class Scrub(DescentSettings, Method):
         5e-4,
         at_least=0,
         search=OneOf(0.0, 5e-4, 0.1),
-        help="Weight decay of the optimiser; the repository has all three.",
+        help="Weight decay of the optimiser; the repository uses all three.",
     )
     epochs: int = default(5)
     forget_epochs: int = setting(
@@ -90,13 +103,13 @@ class TeacherPasses(Phase):
 
     name = "scrub"
     keeps = ("optimizer", "teacher")
-    guards = ()  # a forget pass may break what the retained passes mend
+    guards = ()  # a forget pass may do harm that the retained passes repair
 
     def __init__(self, settings: Scrub) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """Plan the passes: (epoch, is it a forget batch, number of the batch in its stream)."""
+        """Plan every step: (epoch, whether it is a forget batch, number of the batch in its stream)."""
         super().prepare(bench)
         s = self.settings
         self.forget = bench.batches("forget", size=s.forget_batch)
@@ -112,7 +125,7 @@ class TeacherPasses(Phase):
         bench.mode(s.normalisation)
 
     def step(self, number: int) -> Logged:
-        """Push away from the teacher on a forget batch, or towards it on a retained one."""
+        """Move away from the teacher on a forget batch, or towards it on a retained batch."""
         bench, s = self.bench, self.settings
         epoch, is_forget, place = self.plan[number]
         set_learning_rate(self.optimizer, s, done=number / self.steps)

@@ -1,5 +1,5 @@
 """SSD, selective synaptic dampening: shrink the weights that matter for the forget data far more than for the rest
-(Foster et al., AAAI 2024). No training.
+(Foster et al., AAAI 2024). Nothing is trained.
 
 The importance of weight j on a set S is the mean over batches b of its squared batch gradient,
 
@@ -8,12 +8,13 @@ The importance of weight j on a set S is the mean over batches b of its squared 
 for S = D (all training data, forget data included) and S = D_f. Where I_f,j > α I_D,j, θ_j is multiplied by
 β_j = min(1, λ I_D,j / I_f,j).
 
-The squared gradient of a batch mean depends on batch size and order; ``batch_size=1`` is the per-sample Fisher and
-depends on neither. The official repository (our default) takes batches of 64 in the order of the classes, the forget
-class last; we order by training label, the forget data last. It uses λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10
-by task). The entanglement paper prints λ 1, α 10. Its release takes remote, adjacent and forget data one after the
-other, each as the data set has it (``order="dataset"``), and swaps λ and α on Tiny-ImageNet, as ``released`` does here
-for vision transformers. It also computes importances on 32×32 inputs for a network trained at 224: not reproduced.
+The squared gradient of a batch mean depends on the size and order of the batches. With ``batch_size=1`` it is the
+per-sample Fisher information, which depends on neither. The official repository (our default) takes batches of 64 in
+the order of the classes, the forget class last. We order by training label, the forget data last. The repository uses
+λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10 by task). The entanglement paper prints λ 1, α 10. Its release takes
+remote, adjacent and forget data one after the other, each in the order of the data set (``order="dataset"``). It swaps
+λ and α on Tiny-ImageNet, as ``released`` does here for vision transformers. It also computes importances on 32×32
+inputs for a network trained at 224; we do not reproduce that.
 """
 
 from __future__ import annotations
@@ -32,7 +33,21 @@ from unweave.settings import Between, setting
 
 @dataclass(frozen=True, kw_only=True)
 class SSD(Method):
-    """SSD, selective synaptic dampening."""
+    """SSD, selective synaptic dampening: shrink the weights that matter mostly for the forget data. Nothing is trained.
+
+    ``unweave methods ssd`` lists the settings. Reference: Foster et al., "Fast Machine Unlearning without Retraining
+    through Selective Synaptic Dampening" (AAAI 2024).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> model = torch.nn.Linear(6, 2)
+        >>> result = uw.unlearn(model, split, uw.SSD(selection=0.5, dampening=0.5), limits=None)
+        >>> bool((result.model.weight.abs() <= model.weight.abs()).all())
+        True
+    """
 
     name = "ssd"
     summary = "Shrink the weights that matter for the forget data far more than for the rest; no training."
@@ -47,12 +62,15 @@ class SSD(Method):
         10.0, at_least=0, search=Between(1.0, 100.0), help="A weight is chosen where I_f > this × I_D; the paper's α."
     )
     dampening: float = setting(
-        1.0, at_least=0, search=Between(0.1, 1.0), help="How much of I_D / I_f is left of a chosen weight; its λ."
+        1.0,
+        at_least=0,
+        search=Between(0.1, 1.0),
+        help="A chosen weight is multiplied by this × I_D / I_f; the paper's λ.",
     )
     batch_size: int = setting(64, at_least=1, help="Samples per squared gradient; 1: per-sample Fisher.")
     order: Literal["label", "dataset"] = setting(
         "label",
-        help="Before it is cut into batches, data is ordered by label, or remote, adjacent, forget by position.",
+        help="Order of the data before it is cut into batches: by label, or remote, adjacent, forget by position.",
     )
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")
 
@@ -72,7 +90,7 @@ class Dampen(Phase):
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """Line up the retained data, then the forget data; a step is one batch."""
+        """Put the retained data before the forget data. A step is one batch."""
         super().prepare(bench)
         s = self.settings
         by_label = s.order == "label"
@@ -90,7 +108,7 @@ class Dampen(Phase):
         self.on_forget: Gradient = [torch.zeros_like(parameter) for parameter in self.bench.parameters]
 
     def step(self, number: int) -> Logged:
-        """Add one batch's squared gradient to I_D, or to I_f once all data is through."""
+        """Add one batch's squared gradient to I_D or, once all data was read, to I_f."""
         turn = number - len(self.everything)
         batches, total = (self.everything, self.everywhere) if turn < 0 else (self.forget, self.on_forget)
         loss = self.bench.losses(batches.unshuffled(number if turn < 0 else turn)).mean()
