@@ -1,10 +1,10 @@
 """Build the gallery from the numbers in results/: `make gallery`, or `python tools/gallery.py [NAME ...]`.
 
-NAME is a study, such as digits or cifar100-resnet18/tuned, or a folder of studies, such as digits/each; without one,
-everything is built. A study becomes a report beside the paper's numbers, a folder of studies what `unweave compare`
-makes of it. The pages go to docs/gallery/NAME, which git ignores.
+NAME is a study, such as digits or cifar100-resnet18/tuned, or a folder of studies, such as digits/each. Without a name,
+everything is built. A study gets a report beside the paper's numbers, a folder of studies the files of `unweave
+compare`. The pages go to docs/gallery/NAME, which git ignores.
 
-``--pictures`` also makes anew the pictures that README.md and the docs show, which are committed. It needs chromium.
+``--pictures`` also renews the committed pictures that README.md and the docs show. It needs chromium.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _build_comparison(folders: Sequence[Path], target: Path) -> str:
 
 
 def pictures() -> None:
-    """Make the committed pictures anew from the built pages."""
+    """Renew the committed pictures from the built pages."""
     photograph(page_of(PHOTOGRAPHED) / "index.html", GALLERY / f"{PHOTOGRAPHED}.png")
     for name in COMPARED:
         save(Image.open(GALLERY / name / "compare-planes.png").convert("RGB"), IMAGES / f"{name}.png")
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Build the pages that are named, or all of them."""
     parser = argparse.ArgumentParser(description="Build the gallery from the numbers in results/.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study or a folder of studies; default: all")
-    parser.add_argument("--pictures", action="store_true", help="also make the committed pictures anew")
+    parser.add_argument("--pictures", action="store_true", help="also renew the committed pictures")
     words = parser.parse_args(arguments)
     named = [name if "/" in name else f"{name}/all" for name in words.names]
     for name in named or [*studies(), *comparisons()]:

@@ -45,11 +45,7 @@ def test_a_bound_between_stages_holds_whatever_the_loss_was():
 
 
 def test_an_unknown_bound_is_refused():
-<<<<<<< HEAD:tests/record/test_certificates.py
-    with pytest.raises(UsageError, match=r"no bound 'shortfal'. Did you mean 'shortfall'"):
-=======
     with pytest.raises(UsageError, match=r"no bound 'shortfal'\. Did you mean 'shortfall'"):
->>>>>>> methods:tests/runs/test_certificates.py
         make_certificate("shortfal", {}, None)
 
 
