@@ -125,6 +125,16 @@ def test_a_batch_is_padded_to_a_slightly_larger_compiled_one():
     assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the padding"
 
 
+def test_auto_on_the_cpu_looks_at_batches_only_after_something_was_compiled(monkeypatch):
+    forwards, model, batch = Forwards("auto", CPU), nn.Linear(5, 3), (torch.zeros(2, 5), torch.zeros(2))
+    monkeypatch.setattr(compiled, "_WARM", set())
+    forwards.run(logits, model, batch)
+    assert not forwards._calls
+    monkeypatch.setattr(compiled, "_WARM", {variant(8)})
+    forwards.run(logits, model, batch)
+    assert len(forwards._calls) == 1
+
+
 def test_a_model_that_ran_uncompiled_is_released():
     forwards, model = Forwards("auto", CPU), nn.Linear(5, 3)
     gone = weakref.ref(model)

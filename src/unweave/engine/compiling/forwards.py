@@ -98,7 +98,7 @@ class Forwards:
 
     def run(self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data) -> Tensor:
         """Call the function with the model and the batch, and return its result."""
-        if self.mode == "off" or self._failed:
+        if self.mode == "off" or self._failed or self._finds_nothing():
             return function(model, data)
         kind, layers = self._kind(model)
         tensors = tensors_of(data)
@@ -113,6 +113,10 @@ class Forwards:
         if variant in self._known or self._pays(variant, samples, layers):
             return self._run_compiled(function, model, data, variant)
         return function(model, data)
+
+    def _finds_nothing(self) -> bool:
+        """Tell whether ``auto`` runs uncompiled anyway: on the CPU, while this process has compiled nothing."""
+        return self.mode == "auto" and self.device.type == "cpu" and not _WARM
 
     def _to_fill(self, variant: Variant, samples: int) -> int | None:
         """Return the compiled size that this batch can be padded to, or None."""
@@ -178,7 +182,7 @@ class Forwards:
             self._failed = True
             found = function(model, data)
             warnings.warn(
-                f"The model could not be compiled and runs uncompiled: {_cause(error)} (compile='off' does not try.)",
+                f"The model could not be compiled and runs uncompiled: {_cause(error)}. Set compile='off' to skip it.",
                 RunWarning,
                 stacklevel=2,
             )
@@ -232,4 +236,4 @@ def _cause(error: BaseException) -> str:
     """Return the first line of the error that began a chain of errors. Torch wraps what a backend raises."""
     while (inner := getattr(error, "inner_exception", None) or error.__cause__) is not None:
         error = inner
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
