@@ -24,7 +24,7 @@ from unweave.lab.report import compare, read_results, write_comparison, write_re
 SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
 GREY = (231, 234, 237)
 PHOTOGRAPHED = "digits"  # the page that README.md shows
-COMPARED = ("digits-each", "cifar100-resnet18-each", "cifar100-resnet18-each-retrain")  # whose planes the docs show
+COMPARED = ("digits-each", "cifar100-resnet18-each", "cifar100-resnet18-each-retrain")  # the docs show their plots
 
 
 def studies() -> list[str]:

@@ -11,7 +11,7 @@ from unweave.lab.report.looks import PAGE_MARKERS, Appearance, looks
 from unweave.lab.report.measures import ARROWS, Place, number, title, unit
 from unweave.lab.report.results import Group, Results
 
-POINTS = 160  # points of one logged series on the page: nobody could tell more apart
+POINTS = 160  # points of one logged series on the page; more could not be told apart
 ALL_POINTS = 120_000  # points of all series together, so that the page of a large study can still be mailed
 
 

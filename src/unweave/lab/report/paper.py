@@ -25,7 +25,7 @@ def paper_notes(results: Results) -> list[str]:
     here = "; ".join(part for part in (notes, f"{len(results.seeds)} seeds", versions) if part)
     said = [
         f"The paper: {PAPER}. {found.setting}; three seeds; standard deviations as printed.",
-        f"Here: benchmark {results.benchmark}; {here}; unweave trained the models anew, so the starting points differ.",
+        f"Here: benchmark {results.benchmark}; {here}; we trained the models again, so the starting points differ.",
     ]
     start = _start(results, found)
     return said + ([start] if start else [])
