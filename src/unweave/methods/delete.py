@@ -1,5 +1,6 @@
-"""DELETE: on the forget data, learn the original model's answer without the true class (Zhou et al., "Decoupled
-Distillation to Erase", CVPR 2025).
+"""DELETE: on the forget data, learn the original model's answer without the true class.
+
+Zhou et al., "Decoupled Distillation to Erase", CVPR 2025.
 
 Objective: min over θ of the mean over forget samples of KL(q ‖ softmax(z_θ)), where q is the softmax of the original
 model's logits with the entry of the label set to −∞. The gradient with respect to z is p − q, so it is bounded. No

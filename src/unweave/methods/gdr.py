@@ -1,5 +1,6 @@
-"""GDR-GMA: rectify the directions of the forget and the retained gradient, and weigh them by the retained loss (Lin et
-al., "GDR-GMA: Machine Unlearning via Direction-Rectified and Magnitude-Adjusted Gradients", ACM MM 2024).
+"""GDR-GMA: rectify the directions of the forget and the retained gradient, and weigh them by the retained loss.
+
+Lin et al., "GDR-GMA: Machine Unlearning via Direction-Rectified and Magnitude-Adjusted Gradients", ACM MM 2024.
 
 Per step, with n = ∇ CE of a retained batch and t = ∇(−CE) of a forget batch, for every parameter tensor: where
 ⟨n, t⟩ < 0,

@@ -1,5 +1,6 @@
-"""ℓ1-sparse: fine-tune on the retained data with a fading ℓ1 penalty (Jia et al., "Model Sparsity Can Simplify
-Machine Unlearning", NeurIPS 2023).
+"""ℓ1-sparse: fine-tune on the retained data with a fading ℓ1 penalty.
+
+Jia et al., "Model Sparsity Can Simplify Machine Unlearning", NeurIPS 2023.
 
 Objective in epoch e of E: min over θ of L_R(θ) + a_e ‖θ‖₁ with a_e = a (1 − e/(E − E₀)), 0 in the last E₀ epochs. The
 norm covers every trainable parameter, by plain subgradient. Nothing is pruned afterwards.

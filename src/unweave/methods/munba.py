@@ -1,5 +1,6 @@
-"""MUNBa: forgetting and keeping bargain over every step (Wu and Harandi, "MUNBa: Machine Unlearning via Nash
-Bargaining", ICCV 2025).
+"""MUNBa: forgetting and keeping bargain over every step.
+
+Wu and Harandi, "MUNBa: Machine Unlearning via Nash Bargaining", ICCV 2025.
 
 The two players are g_r = ∇ CE of a retained batch and g_f = ∇ CE of a forget batch with uniformly random labels. The
 Nash solution GᵀG a = 1/a has, for two players at angle φ, the closed form

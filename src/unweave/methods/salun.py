@@ -1,5 +1,6 @@
-"""SalUn, saliency unlearning: relabel the forget data at random, and move only the weights that matter for it (Fan et
-al., ICLR 2024).
+"""SalUn, saliency unlearning: relabel the forget data at random, and move only the weights that matter for it.
+
+Fan et al., ICLR 2024.
 
 (a) Mask: the signed gradient of −CE, summed over all forget batches in evaluation mode. Of all weights together, the
 share ``saliency`` with the largest absolute value may move. (b) Relabelling: forget samples get uniformly random

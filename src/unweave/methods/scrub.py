@@ -1,5 +1,6 @@
-"""SCRUB: disobey a frozen teacher on the forget data, obey it on the rest (Kurmanji et al., "Towards Unbounded
-Machine Unlearning", NeurIPS 2023).
+"""SCRUB: disobey a frozen teacher on the forget data, obey it on the rest.
+
+Kurmanji et al., "Towards Unbounded Machine Unlearning", NeurIPS 2023.
 
 The teacher is the original model. Each of the first M epochs begins with one pass over the forget data that *minimises*
 −T² KL_T. Every epoch has one pass over the retained data R that minimises

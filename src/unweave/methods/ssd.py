@@ -1,5 +1,6 @@
-"""SSD, selective synaptic dampening: shrink the weights that matter for the forget data far more than for the rest
-(Foster et al., AAAI 2024). Nothing is trained.
+"""SSD, selective synaptic dampening: shrink the weights that matter far more for the forget data than for the rest.
+
+Foster et al., AAAI 2024. Nothing is trained.
 
 The importance of weight j on a set S is the mean over batches b of its squared batch gradient,
 
