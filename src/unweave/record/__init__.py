@@ -5,11 +5,12 @@
 """
 
 from unweave.record import merkle, signing
+from unweave.record.finished import FinishedRun, now
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
 from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
 from unweave.record.recomputed import check_scores
-from unweave.record.record import NAME, make_record, now, record_files
+from unweave.record.record import NAME, make_record, record_files
 from unweave.record.request import Request
 from unweave.record.schema import require_record
 from unweave.record.sealing import read_record
@@ -26,6 +27,7 @@ from unweave.record.verify import (
     check_split,
 )
 from unweave.record.words import changes, describe, describe_drift, printable
+from unweave.record.writing import write
 from unweave.storage import fingerprint
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "SPLIT",
     "TEST_SPLIT",
     "Check",
+    "FinishedRun",
     "ForgetSet",
     "Request",
     "changes",
@@ -68,4 +71,5 @@ __all__ = [
     "require_record",
     "sample_tensors",
     "signing",
+    "write",
 ]

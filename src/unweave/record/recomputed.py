@@ -10,6 +10,7 @@ from unweave.evaluation import Metric, Scores
 from unweave.record.verify import Check, some
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
+CERTIFIED = {"forget_bound": "bound", "forget_bound_tighter": "tighter_bound"}  # entries of the certificate, by metric
 
 
 def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float | None = None) -> Check:
@@ -52,12 +53,19 @@ def _again(record: Mapping[str, Any], scores: Scores) -> Iterator[tuple[str, Any
     for metric in scores.metrics:
         row, name = rows.get(metric.place, {}), " ".join(filter(None, metric.place))
         for entry in ("value", "low", "high", "before"):
-            if (now := getattr(metric, entry)) is not None and math.isfinite(now):
+            if (now := getattr(metric, entry)) is not None and math.isfinite(now) and not _is_certified(metric, row):
                 yield f"{name} ({entry})", row.get(entry), now
         yield from _in_other_sections(record, metric, name)
+    certified = {metric.metric for metric in scores.metrics if _is_certified(metric, rows.get(metric.place, {}))}
     for part in ("train", "test", "model"):
-        if part in scores:
-            yield from _numbers(part, record["scores"].get(part), scores[part])
+        for name, known, now in _numbers(part, record["scores"].get(part), scores[part]) if part in scores else ():
+            if name.split()[-1] not in certified:
+                yield name, known, now
+
+
+def _is_certified(metric: Metric, row: Mapping[str, Any]) -> bool:
+    """Tell whether the certificate alone holds a bound, because the run did not ask for it among its scores."""
+    return metric.metric in CERTIFIED and "value" in row and row["value"] is None
 
 
 def _in_other_sections(record: Mapping[str, Any], metric: Metric, name: str) -> Iterator[tuple[str, Any, float]]:
@@ -68,8 +76,9 @@ def _in_other_sections(record: Mapping[str, Any], metric: Metric, name: str) -> 
         drift = record["drift"][-1] if record["drift"] else {}
         change = (drift.get(metric.split) or {}).get(metric.subset) or {}
         yield f"{name} (drift)", change.get("after"), metric.value
-    if metric.metric == "forget_bound":
-        yield "the certificate's bound", record["certificate"]["bound"], metric.value
+    if metric.metric in CERTIFIED:
+        entry = CERTIFIED[metric.metric]
+        yield f"the certificate's {entry.replace('_', ' ')}", record["certificate"].get(entry), metric.value
 
 
 def _numbers(name: str, known: Any, now: Any) -> Iterator[tuple[str, Any, float]]:

@@ -7,19 +7,18 @@ UTF-8) of everything except ``hash`` and ``signature``.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from secrets import token_bytes
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
 from unweave.data import EVERY, Partition
-from unweave.engine import Cost
-from unweave.evaluation import BeforeStage2, Metric, Scores
+from unweave.evaluation import Metric, Scores
 from unweave.record.certificate import certificate_of
+from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
 from unweave.record.forgotten import SPLIT, TEST_SPLIT
 from unweave.record.proofs import PROOFS_FILE, proofs_of
@@ -27,34 +26,27 @@ from unweave.record.request import Request
 from unweave.record.schema import FORMAT
 from unweave.record.sealing import plain, read_record, sealed
 from unweave.record.stated import stated_limits
-from unweave.storage import digest_of, provenance, tensor_digests
+from unweave.storage import digest_of, tensor_digests
 
 NAME = "record.json"
+Secrets: TypeAlias = "tuple[ForgetSet, bytes]"
+Texts: TypeAlias = "dict[str, str]"
 
 
 def make_record(
-    request: Request,
-    *,
-    config: Mapping[str, Any],
-    after: nn.Module,
-    split: Partition,
-    scores: Scores,
-    cost: Cost,
-    begun: str,
-    device: torch.device,
-    before_stage2: BeforeStage2 | None = None,
+    request: Request, run: FinishedRun, *, secrets: Secrets | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the record of a finished run, and the private file with which single samples can be proven."""
-    forget, salt = ForgetSet.of(split, request.content), secrets.token_bytes(SALT_BYTES)
-    digests = tensor_digests(after.state_dict())
-    about = provenance(device)
+    config, scores, split = run.config, run.scores, run.split
+    forget, salt = secrets or fresh_secrets(request, split)
+    digests = tensor_digests(run.model.state_dict())
     previous = None if request.previous is None else read_record(Path(request.previous))
-    certificate = certificate_of(before_stage2, scores, split, device, config)
+    certificate = certificate_of(run.before_stage2, scores, split, run.device, config)
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
         "previous": None if previous is None else {"hash": previous["hash"], "id": previous["request"]["id"]},
-        "times": {"begun": begun, "finished": now(), "seconds": cost.seconds},
+        "times": {"begun": run.begun, "finished": run.finished, "seconds": run.cost.seconds},
         "model": {"before": config["model"], "after": digest_of(digests), "tensors": digests},
         "split": {
             "hash": salted_split(split, salt),
@@ -67,32 +59,37 @@ def make_record(
             "content": "tensors" if request.content is None else "bytes",
         },
         "configuration": {name: value for name, value in config.items() if name != "split"},  # unsalted there
-        "software": {"commit": about["commit"], **about["versions"]},
-        "hardware": about["hardware"],
+        "software": run.software,
+        "hardware": run.hardware,
         "seeds": {"run": config["seed"], "evaluation": 0},
         "scores": scores.to_dict(),
-        "cost": cost.to_dict(),
+        "cost": run.cost.to_dict(),
         "certificate": certificate,
         "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
-        "stated_limits": stated_limits(split, scores, certificate, config),
+        "stated_limits": stated_limits(split, scores, certificate, config, unknown=run.unknown),
     }
     return sealed(plain(content), request.key), proofs_of(forget, salt, split)
 
 
-def record_files(
-    request: Request, *, split: Partition, test: Partition | None, **made_from: Any
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the record of a finished run as a file, and what only its owner should see: proofs and splits."""
-    record, proofs = make_record(request, split=split, **made_from)
-    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: split.to_json()}
-    if test is not None:
-        private[TEST_SPLIT] = test.to_json()
+def fresh_secrets(request: Request, split: Partition) -> Secrets:
+    """Return the forget samples, each with a new salt, and a new salt for the split."""
+    return ForgetSet.of(split, request.content), token_bytes(SALT_BYTES)
+
+
+def files_of(record: Mapping[str, Any], proofs: Mapping[str, Any], run: FinishedRun) -> tuple[Texts, Texts]:
+    """Return the record as a file, and what only its owner should see: proofs and splits."""
+    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: run.split.to_json()}
+    if run.test is not None:
+        private[TEST_SPLIT] = run.test.to_json()
     return {NAME: json.dumps(record, indent=2) + "\n"}, private
 
 
-def now() -> str:
-    """Return the time in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def record_files(
+    request: Request, *, after: nn.Module, device: torch.device, begun: str, **parts: Any
+) -> tuple[Texts, Texts]:
+    """Return the files of the record of a run that has just finished: public ones, and private ones."""
+    run = FinishedRun.here(model=after, device=device, begun=begun, **parts)
+    return files_of(*make_record(request, run), run)
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:

@@ -66,12 +66,13 @@ class Request:
             request = given if isinstance(given, Request) else cls(**given)
         except TypeError as error:
             raise UsageError(f"The request cannot be read: {error}. It needs an id.") from error
-        if len(split.forget) == 0:
-            raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
-        request._check(model, split, test)
+        request.check(model, split, test)
         return request
 
-    def _check(self, model: nn.Module, split: Partition, test: Partition | None) -> None:
+    def check(self, model: nn.Module, split: Partition, test: Partition | None) -> None:
+        """Refuse what cannot go on record. ``model`` is the one before unlearning."""
+        if len(split.forget) == 0:
+            raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.content is not None:

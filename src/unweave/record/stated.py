@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.data import Partition
@@ -19,7 +19,12 @@ ALWAYS = (
 
 
 def stated_limits(
-    split: Partition, scores: Scores, certificate: Mapping[str, Any], config: Mapping[str, Any]
+    split: Partition,
+    scores: Scores,
+    certificate: Mapping[str, Any],
+    config: Mapping[str, Any],
+    *,
+    unknown: Sequence[str] = (),
 ) -> list[str]:
     """Return the limits of this record: those of every one, and those of its own run."""
     found = list(ALWAYS)
@@ -39,4 +44,6 @@ def stated_limits(
         found.append("The guard against collapse was turned off.")
     if split.samples.varies(split.rows("forget")):
         found.append("The data has random transforms: the hashes of samples are those of one fixed reading of them.")
+    if unknown:
+        found.append(f"This record was written after the run, from its folder. Not known: {', '.join(unknown)}.")
     return found

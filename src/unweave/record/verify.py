@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unweave.data import Partition
 from unweave.record import merkle, signing
+from unweave.record.finished import CONFIG, SCORES
 from unweave.record.forget_set import Content, ForgetSet, salted_split
 from unweave.record.proofs import unhex
 from unweave.record.schema import NAMES
@@ -126,7 +127,7 @@ def check_forget(
 
 def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
     """Check what a run wrote beside its record: nobody signs these files, but they should say the same."""
-    known = {"config.json": record["configuration"], "scores.json": record["scores"]}
+    known = {CONFIG: record["configuration"], SCORES: record["scores"]}
     found = []
     for name, section in known.items():
         if not (folder / name).exists():
