@@ -197,10 +197,10 @@ def other_split(made):
         (lambda made: {"split": other_split(made)}, "unlearned another split than the one given"),
         (lambda made: {"test": None}, r"was scored on test data, but no test split was given"),
         (lambda made: {"test": Split(made.data, range(3), range(3, 9))}, "was scored on another test split"),
-        (lambda made: {"model": make_model(3).eval()}, "is not the one in .*: model after is another"),
+        (lambda made: {"model": make_model(3).eval()}, "is not the one in .*: model after does not match"),
         (lambda made: {"request": Request(id="x", key="nowhere.pem")}, "cannot be read"),
         (lambda made: {"request": Request(id="x", previous="nowhere.json")}, "cannot be read"),
-        (lambda made: {"config": {"seed": 6}}, "is not the one in .*: config.json says otherwise: seed"),
+        (lambda made: {"config": {"seed": 6}}, "is not the one in .*: config.json differs from the record: seed"),
         (lambda made: {"config": {"judged_on": "another"}}, "was scored on another split than it unlearned"),
     ],
 )
@@ -242,7 +242,7 @@ def test_a_record_is_never_overwritten(made, clean, tmp_path):
         ("scores.json", '{"schema": 2, "metrics": [{"odd": 1}], "cost": {"seconds": 1}}', "cannot be read"),
     ],
 )
-def test_a_folder_that_is_none_of_a_run_is_refused(made, tmp_path, name, content, message):
+def test_a_folder_without_a_run_is_refused(made, tmp_path, name, content, message):
     for file in ("config.json", "scores.json"):
         (tmp_path / file).write_bytes((made.folder / "without" / file).read_bytes())
     (tmp_path / name).write_text(content)

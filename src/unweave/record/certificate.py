@@ -15,9 +15,9 @@ from unweave.evaluation import BeforeStage2, Predictions, Scores, forgetting_bou
 def certificate_of(
     before: BeforeStage2 | None, scores: Scores, split: Partition, device: torch.device, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the forgetting bound with everything that it was computed from, or the reason that there is none."""
+    """Return the forgetting bound with everything that it was computed from, or the reason why there is no bound."""
     if scores.observed is None:
-        return {"bound": None, "words": "no bound: the forget samples were not looked at.", "conditions": {}}
+        return {"bound": None, "words": "no bound: the model was not run on the forget samples.", "conditions": {}}
     now_losses = scores.observed("train", "forget")
     target = target_of(config)
     if target is not None:
@@ -47,7 +47,7 @@ def certificate_of(
 
 
 def _shortfall(found: Predictions, target: float) -> dict[str, Any]:
-    """Return the bound that the method unweave keeps."""
+    """Return the bound of the method unweave."""
     bound, shortfall = shortfall_bound(found.losses, target=target, classes=found.classes)
     return {
         "bound": bound,

@@ -20,7 +20,7 @@ from unweave.runtime import pick_device
 from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, provenance, read_json, require_form
 
 CONFIG, SCORES, WEIGHTS = "config.json", "scores.json", "model.safetensors"
-UNKNOWN = "unknown"  # in the place of what a run's folder does not say
+UNKNOWN = "unknown"  # stands for what the folder of a run does not hold
 CONFIG_FORM = {
     "method": TEXT,
     "profile": TEXT,
@@ -72,8 +72,8 @@ class FinishedRun:
     ) -> FinishedRun:
         """Return the run of a folder.
 
-        The folder holds the configuration, the scores and the cost. ``known`` are other parts that the caller knows;
-        what nobody knows stays unknown, and the record says so.
+        The folder holds the configuration, the scores and the cost. ``known`` holds other parts that the caller knows.
+        Parts that nobody knows stay unknown, and the record names them.
         """
         at = Path(folder)
         config, content = read_json(at / CONFIG), read_json(at / SCORES)
@@ -93,7 +93,7 @@ class FinishedRun:
 
     @property
     def unknown(self) -> list[str]:
-        """What nobody knows of the run, in words."""
+        """Names of the parts that nobody knows."""
         asked = {
             "when it began": self.begun,
             "when it finished": self.finished,

@@ -36,7 +36,7 @@ Texts: TypeAlias = "dict[str, str]"
 def make_record(
     request: Request, run: FinishedRun, *, secrets: Secrets | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the record of a finished run, and the private file with which single samples can be proven."""
+    """Return the record of a finished run, and the content of its private file of proofs."""
     config, scores, split = run.config, run.scores, run.split
     forget, salt = secrets or fresh_secrets(request, split)
     digests = tensor_digests(run.model.state_dict())
@@ -58,7 +58,7 @@ def make_record(
             "root": forget.root,
             "content": "tensors" if request.content is None else "bytes",
         },
-        "configuration": {name: value for name, value in config.items() if name != "split"},  # unsalted there
+        "configuration": {name: value for name, value in config.items() if name != "split"},  # that hash has no salt
         "software": run.software,
         "hardware": run.hardware,
         "seeds": {"run": config["seed"], "evaluation": 0},
@@ -77,7 +77,7 @@ def fresh_secrets(request: Request, split: Partition) -> Secrets:
 
 
 def files_of(record: Mapping[str, Any], proofs: Mapping[str, Any], run: FinishedRun) -> tuple[Texts, Texts]:
-    """Return the record as a file, and what only its owner should see: proofs and splits."""
+    """Return the text of the record file, and the texts of the private files: proofs and splits."""
     private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: run.split.to_json()}
     if run.test is not None:
         private[TEST_SPLIT] = run.test.to_json()
@@ -93,7 +93,7 @@ def record_files(
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:
-    """Return accuracies before and after this request: the next line of a chain's balance."""
+    """Return the accuracies before and after this request, by split and subset."""
     row: dict[str, Any] = {"id": request}
     for metric in scores.metrics:
         if metric.metric == "accuracy" and metric.subset and metric.value is not None:
