@@ -133,7 +133,7 @@ def test_a_record_can_be_written_later_from_the_folder(model, split, tmp_path):
     result = uw.unlearn(model, split, "ga", out=tmp_path / "run", compute=CPU, guard=None)
     path = uw.record.write(result.folder, uw.Request(id="17"), original=model, split=split)
     assert path == tmp_path / "run" / "record.json"
-    with pytest.raises(uw.UsageError, match="on record already"):
+    with pytest.raises(uw.UsageError, match="never overwritten"):
         uw.record.write(result, uw.Request(id="18"))
     other = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     with pytest.raises(uw.UsageError, match="another model"):

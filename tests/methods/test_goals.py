@@ -418,10 +418,16 @@ def test_the_command_takes_a_goal_and_given_losses(command, tmp_path):
     ("words", "message"),
     [
         (["--method", "unweave", "--goal", "both"], "goal is 'both', but must be one of erase, retrain."),
-        (["--method", "two-stage", "--goal", "retrain"], "a setting goal (unweave); two-stage has none"),
+        (["--method", "two-stage", "--goal", "retrain"], "a setting goal (unweave), not for two-stage"),
         (["--method", "unweave", "--goal", "retrain", "--reference", "{empty}"], "non-empty list of losses"),
-        (["--method", "unweave", "--goal", "retrain", "--reference", "{negative}"], "entry 1 is -2; a cross-entropy"),
-        (["--method", "unweave", "--goal", "retrain", "--reference", "{text}"], "entry 2 is 'a', no number."),
+        (
+            ["--method", "unweave", "--goal", "retrain", "--reference", "{negative}"],
+            "entry 1 is -2, but a cross-entropy",
+        ),
+        (
+            ["--method", "unweave", "--goal", "retrain", "--reference", "{text}"],
+            "entry 2 is 'a', but must be a number.",
+        ),
         (["--method", "unweave", "--reference", "{good}"], "only the method unweave reads it, with the goal retrain"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The deletion record: what it says is what was done, and a third party notices where it is not."""
+"""The deletion record says what was done, and a third party notices a change."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_inner_node_cannot_pass_for_a_leaf():
     leaves = [merkle.leaf(b"", bytes([number])) for number in range(4)]
     inner = hashlib.sha256(b"\x01" + leaves[0] + leaves[1]).digest()
     right = hashlib.sha256(b"\x01" + leaves[2] + leaves[3]).digest()
-    assert merkle.root([inner, right]) == merkle.root(leaves)  # why the count is on record
+    assert merkle.root([inner, right]) == merkle.root(leaves)  # so the record must hold the count
     assert merkle.leaf(b"", leaves[0] + leaves[1]) != inner
 
 
@@ -219,7 +219,7 @@ def test_a_flipped_bit_never_passes(run, place, bit):
         checks = [check_content(record), check_signature(record, run.public)]
     except (UsageError, ValueError):
         return
-    if all(check.holds for check in checks):  # another way to write the same number or the same digits
+    if all(check.holds for check in checks):  # the same number or digits, written in another way
         record["signature"]["value"] = record["signature"]["value"].lower()
         assert record == run.record
 
@@ -283,7 +283,7 @@ def test_the_holder_of_a_sample_can_check_and_learns_no_other(run, tmp_path):
         shown = json.dumps(proof)
         others = [sample for sample in run.proofs["samples"] if sample["row"] != row]
         assert not any(sample["salt"] in shown for sample in others)
-        # Without its salt a leaf that the proof shows cannot be found, even by who has every sample.
+        # The proof shows leaves, but without their salts nobody can match them to samples.
         for other in others:
             digest = content_digest(run.split, other["row"], None)
             assert merkle.leaf(b"", digest).hex() not in shown
@@ -333,19 +333,19 @@ def test_records_chain(run, chain):
     assert chain["previous"] == {"hash": run.record["hash"], "id": "2031-17"}
     unbroken, again = check_chain(chain, [run.record], run.public)
     assert unbroken.holds
-    assert again.holds is None  # it asks for the same samples, and only its owner can tell
+    assert again.holds is None  # it asks for the same samples, which only the owner of the proofs can see
     assert "asked for again, or learned again" in again.words
     (open_end,) = check_chain(chain, [], None)
     assert (open_end.holds, "2031-18 continues 2031-17" in open_end.words) == (None, True)
     (wrong,) = check_chain(run.record, [chain], None)[:1]
     assert wrong.holds is False
-    assert "names another record" in wrong.words
+    assert "continues another record" in wrong.words
     damaged = copy.deepcopy(run.record) | {"request": {"id": "2031-17", "text": "x"}}
     (found,) = check_chain(chain, [damaged], None)
     assert (found.holds, "section request" in found.words) == (False, True)
     swapped = copy.deepcopy(chain)
     swapped["model"]["before"] = "0" * 64
-    assert "not the one that the next began with" in check_chain(swapped, [run.record], None)[0].words
+    assert "did not begin with the model that this one produced" in check_chain(swapped, [run.record], None)[0].words
 
 
 def test_drift_adds_up_over_a_chain(run, chain):
@@ -363,7 +363,7 @@ def test_drift_of_records_in_another_order_is_refused(run, chain):
 
 
 def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
-    with pytest.raises(UsageError, match="ends with another model"):
+    with pytest.raises(UsageError, match="is about another model"):
         unlearn_on_record(
             run.model,
             run.split,
@@ -380,8 +380,8 @@ def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"id": ""}, "must be a text that is not empty"),
-        ({"id": 7}, "must be a text"),
+        ({"id": ""}, "must be a string that is not empty"),
+        ({"id": 7}, "must be a string that is not empty"),
         ({"id": "\ud800"}, "must be Unicode"),
         ({"id": "x", "text": "y" * 200_000}, "at most"),
         ({"id": "x", "key": "nowhere.pem"}, "cannot be read"),
@@ -402,7 +402,7 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
 
 def test_a_request_is_about_samples(run, tmp_path):
     nothing = Split(run.data, [], range(20), allow_empty=True)
-    with pytest.raises(UsageError, match="no forget samples, so there is nothing to answer a request with"):
+    with pytest.raises(UsageError, match="no forget samples, but a request needs at least one"):
         unlearn_on_record(run.model, nothing, "ft", out=tmp_path / "run", request={"id": "9"}, compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
@@ -540,7 +540,7 @@ def test_the_commands(run, chain, command, tmp_path, monkeypatch):
     assert command("keygen", tmp_path / "new")[0] == 0
     assert command("keygen", tmp_path / "new")[0] == 2
     code, _, err = command("show", tmp_path / "proof.json")
-    assert (code, "is no record" in err) == (2, True)
+    assert (code, "is not a record" in err) == (2, True)
 
 
 def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
@@ -556,10 +556,10 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
         assert f"ok    {words}: " in out
     code, _, err = command("verify", folder, "--benchmark", "digits", "--option", "forget=3")
     assert (code, "which differs from that of --option forget=3" in " ".join(err.split())) == (2, True)
-    config = json.loads((folder / "config.json").read_text())  # which nobody signed
+    config = json.loads((folder / "config.json").read_text())  # config.json is not signed
     (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
     code, out, _ = command("verify", folder, "--recompute", "--device", "cpu")
-    assert (code, "FAIL  config.json: says otherwise: settings" in out) == (1, True)
+    assert (code, "FAIL  config.json: differs from the record: settings" in out) == (1, True)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"garbage")
     code, out, err = command("verify", folder, "--recompute")
@@ -567,7 +567,7 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     (folder / "model.safetensors").unlink()
     code, _, err = command("verify", folder, "--recompute")
     assert (code, "Give it with --model." in " ".join(err.split())) == (2, True)
-    code, out, err = command("verify", folder, "--benchmark", "digits")  # which needs no model
+    code, out, err = command("verify", folder, "--benchmark", "digits")  # this needs no model
     assert code == 0, err
     for words in ("split", "forget samples"):
         assert f"ok    {words}: " in out

@@ -1,4 +1,4 @@
-"""One request after the other: what was forgotten stays forgotten, and the records say what it cost."""
+"""Requests in a row: what was forgotten stays forgotten, and the records show what it cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def second(data, split):
-    """A request for ten of the remote samples, after the one of ``split``."""
+    """A request for ten of the remote samples, after the request of ``split``."""
     return Split(data, forget=range(40, 50), adjacent=range(50, 60), remote=range(40)).after(split)
 
 
@@ -40,7 +40,7 @@ def test_what_was_forgotten_is_no_longer_kept(data, split, second):
     assert (second.names[-1], second.to_forget) == ("forgotten", ("forget", "forgotten"))
     assert split.to_forget == ("forget",)
     third = Split(data, forget=[0, 20], adjacent=[21, 22], remote=[23, 24, 41]).after(second, split)
-    assert third.forget.tolist() == [0, 20]  # asked for again: it is the request's
+    assert third.forget.tolist() == [0, 20]  # sample 0 was asked for again, so it belongs to the request
     assert third.forgotten.tolist() == [*range(1, 8), *range(40, 50)]
     assert third.with_noise(remote_to_adjacent=0.5).forgotten.tolist() == third.forgotten.tolist()
     assert Split(data, forget=[0], adjacent=[1], forgotten=[2]).remote.tolist() == list(range(3, 60))
@@ -108,7 +108,7 @@ def test_stage_1_notices_a_relapse_and_nothing_else(second):
     phase.begin()
     relapse, _ = phase._relapse(phase.forgotten, 0)
     assert relapse < 1e-6
-    with torch.no_grad():  # towards the labels of what was forgotten (all 0), then away from it
+    with torch.no_grad():  # move towards the labels of what was forgotten (all 0), then away from them
         bench.model[-1].bias[0] += 1
         better = bench.losses_in_order(phase.forgotten)
         assert torch.allclose(phase._relapse(phase.forgotten, 0)[0], (phase.settled - better).mean())
@@ -161,7 +161,7 @@ def test_forgetting_threes_does_not_bring_the_nines_back(digits):
     assert known(carried.model, task, parts.forget) <= 0.2
     assert known(carried.model, task, parts.adjacent) >= 0.9
     assert known(carried.model, task, parts.remote) >= 0.9
-    # Not to train on them is not enough.
+    # Leaving them out of training is not enough.
     bare = Split(task.train.samples, parts.forget, parts.adjacent, parts.remote)
     left_alone = unlearn(after_nines, bare, compute=Compute("cpu"), **settings)
     assert known(left_alone.model, task, task.train.forget) >= 0.3

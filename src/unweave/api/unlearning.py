@@ -48,7 +48,7 @@ from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
 from unweave.record import certificate_of
 from unweave.runs import OutputFolder, left_in_order
-from unweave.storage import fingerprint
+from unweave.storage import fingerprint, provenance
 from unweave.tasks import Task, describe_task, scoring_task
 
 LIMITS = Limits()
@@ -172,7 +172,7 @@ class _Run:
             scores = self._scores(folder)
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
             result = self._result(history, begun, checks, measured=scores, folder=target)
-            folder.finish(result.model, _files(result, stages))
+            folder.finish(result.model, _files(result, stages, bench.device))
         return result
 
     def _open(self) -> OutputFolder:
@@ -310,10 +310,19 @@ class _Scoring:
         return found
 
 
-def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
+def _files(result: Result, stages: Mapping[str, Any], device: torch.device) -> dict[str, str]:
     """Return the text files of a run's folder."""
     scores = (result.measured.to_dict() if result.measured else {}) | ({"stages": stages} if stages else {})
-    about = {"format": "unweave-run", "version": 1, "begun": result.begun, "cost": result.cost.to_dict()}
+    origin = provenance(device)
+    about = {
+        "format": "unweave-run",
+        "version": 1,
+        "begun": result.begun,
+        "finished": origin["date"],
+        "software": {"commit": origin["commit"], **origin["versions"]},
+        "hardware": origin["hardware"],
+        "cost": result.cost.to_dict(),
+    }
     return {
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),

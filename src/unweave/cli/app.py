@@ -27,10 +27,10 @@ ORDER = (  # of the commands in the help
 
 
 class Commands(TyperGroup):
-    """The commands. One that is stopped with Ctrl-C, and does not itself say how to go on, says that it stopped."""
+    """The commands, in the order of the help. A command that Ctrl-C ends prints that it stopped."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order in which a reader needs them."""
+        """Return the names of the commands in the order in which a user needs them."""
         return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def invoke(self, ctx: Any) -> Any:
@@ -51,17 +51,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 out_console, err_console = Console(), Console(stderr=True)
-TOGETHER = ("run", "evaluate")  # what several processes can do
+TOGETHER = ("run", "evaluate")  # commands for several processes
 
 
 def main() -> None:
-    """Run the command line; end with code 2 for wrong usage and 1 when the work failed.
+    """Run the command line. The exit code is 2 for wrong usage and 1 if the work failed.
 
-    Of several processes that a launcher started, the first speaks.
+    If a launcher started several processes, only the first prints.
     """
     warnings.showwarning = _warn
     if processes.launched() > 1:
-        signal.signal(signal.SIGTERM, _ended)  # what a launcher sends to all when one of them is gone
+        signal.signal(signal.SIGTERM, _ended)  # a launcher sends it to all when one of them died
     try:
         with _silent() if not processes.is_first() else nullcontext():
             app()
@@ -93,7 +93,7 @@ def _fail(error: Exception, *, code: int) -> NoReturn:
 
 
 def _ended(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # handle it only once
     raise processes.silence()
 
 
@@ -105,7 +105,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Tell a warning of ours in one sentence, and any other with its place."""
+    """Print a warning of ours as one sentence, and any other with its file and line."""
     if not processes.is_first():
         return
     text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
@@ -122,27 +122,27 @@ def _show_version(wanted: bool) -> None:
 def options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Make a trained model forget part of its data, and keep what looks like it."""
     command = context.invoked_subcommand
     if processes.launched() > 1 and command not in TOGETHER:
         raise UsageError(
-            f"unweave {command} works in one process, but {processes.launched()} were started. Several are for "
-            f"{' and '.join(f'unweave {name}' for name in TOGETHER)}; a study has --workers."
+            f"unweave {command} works in one process, but {processes.launched()} were started. Only "
+            f"{' and '.join(f'unweave {name}' for name in TOGETHER)} use several. A study has --workers."
         )
 
 
 def say(text: str) -> None:
-    """Tell a person on standard error."""
+    """Print a line to standard error, from the first process only."""
     if not processes.is_first():
         return
     err_console.print(text, style="dim", markup=False, highlight=False)
 
 
 def stop(words: str) -> NoReturn:
-    """End after Ctrl-C with a word to the person who pressed it."""
+    """Print words to standard error and end with the exit code of Ctrl-C."""
     say(words)
     raise typer.Exit(130) from None
 

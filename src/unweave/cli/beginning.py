@@ -1,4 +1,4 @@
-"""What `unweave run` begins with: the original model, the splits, and what earlier runs forgot."""
+"""The start of `unweave run`: the original model, the splits, and what earlier runs forgot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unweave.storage import write_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """The original model, the splits, and what earlier runs forgot. ``computing`` is how everything is trained."""
+    """The original model, the splits, and what earlier runs forgot. ``computing`` holds the device and precision."""
 
     benchmark: Benchmark
     task: BenchmarkTask
@@ -54,9 +54,9 @@ def begin(
     seed: int,
     computing: dict[str, Any],
 ) -> Beginning:
-    """Load the data and the splits; train the original model, or load that of the run before.
+    """Load the data and the splits. Train the original model, or load the model of the previous run.
 
-    ``other``: options or a file of indices say what to forget.
+    ``other`` tells whether the user chose what to forget, with options or with a file of indices.
     """
     task = benchmark.load()
     train, test = task.train, None if split else task.test
@@ -84,9 +84,9 @@ def begin(
 
 
 def _test_after(folder: Path, train: Split, earlier: Partition, test: Split | None, *, other: bool) -> Split | None:
-    """Return the test data without what the run before forgot."""
+    """Return the test split without what the previous run forgot."""
     if not other and train.forget.tolist() == earlier.forget.tolist():
-        raise UsageError(f"{folder} forgot these very samples. Say what to forget now: --option or --split.")
+        raise UsageError(f"{folder} already forgot these samples. Choose what to forget now with --option or --split.")
     before = forgotten_tests(folder, test) if test else None
     return test.after(before) if test and before else test
 
@@ -94,7 +94,7 @@ def _test_after(folder: Path, train: Split, earlier: Partition, test: Split | No
 def _original(
     benchmark: Benchmark, task: BenchmarkTask, out: Path, *, resume: bool, seed: int, **computing: Any
 ) -> nn.Module:
-    """Train the original, and keep it as long as the run is unfinished; a resumed run takes the one that was kept."""
+    """Train the original model and keep it until the run is finished. A resumed run loads the kept one."""
     kept = kept_original(out)
     if resume and kept.exists():
         return load_weights(benchmark.initial(seed), kept).eval()

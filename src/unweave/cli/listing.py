@@ -1,4 +1,4 @@
-"""`unweave methods` and `unweave benchmarks`: what there is."""
+"""`unweave methods` and `unweave benchmarks`: lists of both."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from unweave.methods import all_methods, find_method
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method's settings and profiles.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a method, to show its settings and profiles.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the methods, or the settings of one."""
+    """List the methods, or show the settings of one."""
     chosen = [find_method(name)] if name else list(all_methods().values())
     if as_json:
         content = [
@@ -50,10 +50,10 @@ def methods(
 
 @app.command()
 def benchmarks(
-    name: Annotated[str | None, typer.Argument(help="Show this benchmark's recipe and settings.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a benchmark, to show its recipe and settings.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the benchmarks, or what one consists of."""
+    """List the benchmarks, or show the recipe and settings of one."""
     if name is None:
         if as_json:
             typer.echo(json.dumps([{"name": entry.name, "summary": entry.summary} for entry in BENCHMARKS.values()]))

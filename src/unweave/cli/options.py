@@ -1,4 +1,4 @@
-"""Options that several commands have, and how their values are read."""
+"""Options of several commands, and functions that read their values."""
 
 from __future__ import annotations
 
@@ -10,51 +10,59 @@ import typer
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, find_benchmark
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
-Precision = Annotated[str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")]
-Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")]
-BenchmarkName = Annotated[str, typer.Argument(help="A name from `unweave benchmarks`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda or cuda:1. Default: the best one available.")]
+Precision = Annotated[
+    str, typer.Option(help="Precision: auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
+]
+Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (if it saves time), on or off.")]
+BenchmarkName = Annotated[str, typer.Argument(help="Name of a benchmark (see `unweave benchmarks`).")]
 DataFolder = Annotated[
     str | None,
-    typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets; hub: the Hugging Face Hub."),
+    typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets, or hub for the Hugging Face Hub."),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Option of the benchmark. Repeatable."),
 ]
-SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
+SplitFile = Annotated[
+    Path | None, typer.Option("--split", help="File of indices to use instead of the benchmark's split.")
+]
 TestSplitFile = Annotated[
-    Path | None, typer.Option("--test-split", help="Indices of the test data that go with --split; without it, none.")
+    Path | None,
+    typer.Option("--test-split", help="File of indices of the test data. With --split alone, no test data is used."),
 ]
 Track = Annotated[
-    str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
+    str,
+    typer.Option(
+        metavar="NAME,…", help="Trackers that get the history, such as tensorboard. Accelerate must know them."
+    ),
 ]
-Tuned = Annotated[
-    Path | None, typer.Option(help="A folder of `unweave tune`, for the profile tuned (or tuned-retrain).")
+Tuned = Annotated[Path | None, typer.Option(help="Folder of `unweave tune`, for the profile tuned or tuned-retrain.")]
+Small = Annotated[
+    bool, typer.Option("--small", help="Use little data and a tiny model, to try the command on two cores.")
 ]
-Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
-Workers = Annotated[int, typer.Option(min=1, help="How many processes share the work.")]
+Workers = Annotated[int, typer.Option(min=1, help="Number of processes that share the work.")]
 
 
 def words(text: str) -> list[str]:
-    """Split words joined by commas."""
+    """Return the words of a text that joins them by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def pairs(texts: list[str]) -> dict[str, str]:
-    """Split KEY=VALUE texts."""
+    """Return KEY=VALUE texts as a dictionary."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"Expected KEY=VALUE, not {text!r}.")
+            raise UsageError(f"Expected KEY=VALUE, but got {text!r}.")
         found[key.strip().replace("-", "_")] = value.strip()
     return found
 
 
 def chosen_options(options: list[str] | None, small: bool) -> dict[str, Any]:
-    """Return a benchmark's options as the command line gave them."""
+    """Return the options of a benchmark from the command line."""
     return {**pairs(options or []), **({"small": True} if small else {})}
 
 

@@ -1,4 +1,4 @@
-"""`unweave record`: make keys, show and check deletion records, and prove that a sample was in one."""
+"""`unweave record`: make keys, show records, and prove that a sample was in one."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from unweave.storage import read_json, write_whole
 
 record_app = typer.Typer(
     cls=Commands,
-    help="Show and check deletion records; prove that a sample was in one.",
+    help="Show and check deletion records, and prove that a sample was in one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(record_app, name="record")
 
-RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record.json, or the folder of a run.")]
-Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records, or folders of runs, oldest first.")]
+RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="Record, or folder of a run.")]
+Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records or folders of runs, oldest first.")]
 ProofsFile = Annotated[
-    Path | None, typer.Option("--proofs", help=f"The private {PROOFS_FILE}. Default: beside the record.")
+    Path | None, typer.Option("--proofs", help=f"Private file {PROOFS_FILE}. Default: the one beside the record.")
 ]
 
 
@@ -50,15 +50,17 @@ def file_of(path: Path) -> Path:
 
 
 def read_any(path: Path) -> dict[str, Any]:
-    """Read a record that may have been changed: that is what verify and show are there to say."""
+    """Read a record without checking its hash. `verify` and `show` report a changed one themselves."""
     return require_record(read_json(file_of(path)), str(file_of(path)))
 
 
 @record_app.command()
 def keygen(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the private key; FILE.pub is public.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File for the private key. The public key goes to FILE.pub.")
+    ],
 ) -> None:
-    """Make a key that signs records. Keep the private file secret, and give the public one to whoever verifies."""
+    """Make a pair of keys to sign records. Keep the private file secret, and give the public file to verifiers."""
     public = generate(out)
     out_console.print(f"Private key: {out}\nPublic key:  {public}", highlight=False, markup=False, soft_wrap=True)
 
@@ -68,7 +70,7 @@ def show(
     files: Records,
     as_json: AsJson = False,
 ) -> None:
-    """Print records for a person to read; of a chain, also how kept data drifted over its requests."""
+    """Print records as text. For a chain, also print how accuracy on kept data drifted."""
     records = [read_any(path) for path in files]
     rows = drift_rows(records)
     if as_json:
@@ -83,11 +85,11 @@ def show(
 @record_app.command()
 def page(
     files: Records,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")],
 ) -> None:
-    """Write records as one page to hand to a person; of a chain, with how kept data drifted."""
+    """Write records as one HTML page. For a chain, also show how accuracy on kept data drifted."""
     if out.exists():
-        raise UsageError(f"{out} exists already. Choose another --out.")
+        raise UsageError(f"{out} already exists. Choose another --out.")
     write_record_page(out, [read_any(path) for path in files])
     out_console.print(f"Page: {out}", highlight=False, markup=False, soft_wrap=True)
 
@@ -95,14 +97,14 @@ def page(
 @record_app.command("prove")
 def prove_sample(
     file: RecordFile,
-    sample: Annotated[int, typer.Option(min=0, help="The sample's position in the data set.")],
-    out: Annotated[Path, typer.Option(help="File for the proof, to be handed to the sample's holder.")],
+    sample: Annotated[int, typer.Option(min=0, help="Position of the sample in the data set.")],
+    out: Annotated[Path, typer.Option(help="File for the proof, to give to the holder of the sample.")],
     proofs: ProofsFile = None,
 ) -> None:
-    """Write the proof that a sample was in a request. It reveals nothing about the other samples."""
+    """Write the proof that a sample was in a request. It reveals nothing about other samples."""
     record = read_record(file_of(file))
     if out.exists():
-        raise UsageError(f"{out} exists already. Choose another --out.")
+        raise UsageError(f"{out} already exists. Choose another --out.")
     proof = prove(record, read_proofs(proofs or file_of(file).parent / PROOFS_FILE), sample)
     write_whole(out, (json.dumps(proof, indent=2) + "\n").encode())
     out_console.print(f"Proof: {out}", highlight=False, markup=False, soft_wrap=True)
@@ -111,18 +113,18 @@ def prove_sample(
 @record_app.command("check-sample")
 def check_sample(
     file: RecordFile,
-    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="What `unweave record prove` wrote.")],
+    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="Proof that `unweave record prove` wrote.")],
     content: Annotated[
-        Path, typer.Argument(metavar="SAMPLE", help="The sample: its file, or its inputs as .npy or .safetensors.")
+        Path, typer.Argument(metavar="SAMPLE", help="Sample: its file, or its inputs as .npy or .safetensors.")
     ],
 ) -> None:
-    """Check that your sample was in a request. Ends with 1 if it was not."""
+    """Check that your sample was in a request. The exit code is 1 if it was not."""
     record = read_record(file_of(file))
     digest = digest_of_file(content, record["forget"]["content"])
     if not is_included(record, read_proof(proof), digest):
         raise RunError(
-            f"{content} with this proof is not among the samples of request {record['request']['id']!r}. It must be as "
-            "the data set gives it, in the same type and shape, or it is another."
+            f"{content} with this proof is not among the samples of request {record['request']['id']!r}. It must have "
+            "the content, type and shape that the data set gives it."
         )
     words = f"{content} was among the {record['forget']['count']} samples of request {record['request']['id']}."
     out_console.print(printable(words), highlight=False, markup=False, soft_wrap=True)

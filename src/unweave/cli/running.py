@@ -73,11 +73,11 @@ from unweave.storage import read_json
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")] = Path("unweave-demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many times, with other random numbers.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to run.")] = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a digit in a minute: train on embedded data, unlearn in four ways, compare."""
+    """Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."""
     if out.exists() and not (out / MARK).exists():
         refuse_existing(out)
     done = run_demo(out, seeds=seeds, device=device, say=say)
@@ -133,7 +133,7 @@ def run(
     configured = chosen.configure(values, profile=profile)  # wrong settings are named before anything is trained
     losses = None if reference is None else _losses_for(configured, reference)
     asked = _request(request_id, request, key, after)
-    # With --small the numbers mean nothing, and a model that fell apart is still a run from end to end.
+    # With --small the numbers mean nothing, so a collapse should not end the run.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     compute = Compute(
         device,
@@ -173,10 +173,10 @@ def _values(
     goal: str | None,
     given: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the method's settings: the benchmark's own, with those that were given."""
+    """Return the settings for the method: those of the benchmark, updated with those given."""
     if goal and not _has_goals(method):
         having = ", ".join(name for name, other in all_methods().items() if _has_goals(other))
-        raise UsageError(f"--goal is for methods that have a setting goal ({having}); {method.name} has none.")
+        raise UsageError(f"--goal is for methods with a setting goal ({having}), not for {method.name}.")
     if tuned and profile != (its := profile_of_folder(tuned)):
         raise UsageError(f"--tuned {tuned} is for the profile {its}. Add --profile {its}.")
     return {**source.settings_for(method, profile), **given, **({"goal": goal} if goal else {})}
@@ -204,13 +204,13 @@ def _losses_for(method: Method, path: Path) -> Any:
 
 
 def _read_losses(path: Path) -> Any:
-    """Read given losses, of cross-entropy as everything is that the command line runs; an odd entry is named."""
+    """Read cross-entropy losses from a file, and name an entry that cannot be one."""
     losses = read_json(path)
     for place, loss in enumerate(losses if isinstance(losses, list) else []):
         if not isinstance(loss, int | float) or isinstance(loss, bool):
-            raise UsageError(f"{path}: entry {place} is {loss!r}, no number.")
+            raise UsageError(f"{path}: entry {place} is {loss!r}, but must be a number.")
         if loss < 0:
-            raise UsageError(f"{path}: entry {place} is {loss}; a cross-entropy loss is 0 at least.")
+            raise UsageError(f"{path}: entry {place} is {loss}, but a cross-entropy loss is at least 0.")
     return losses
 
 
@@ -218,7 +218,7 @@ def _request(name: str | None, text: str, key: Path | None, after: Path | None) 
     if name is not None:
         return Request(id=name, text=text, key=key, previous=after / NAME if after else None)
     if text or key:
-        raise UsageError("--request and --key belong to a record. Give it an id with --request-id.")
+        raise UsageError("--request and --key need --request-id, which gives the run a record.")
     return None
 
 
@@ -245,7 +245,7 @@ def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How
         if how.request:
             record.write(result, how.request)
     except KeyboardInterrupt:
-        stop("Stopped. The same command with --resume goes on." if unfinished(out).exists() else "Stopped.")
+        stop("Stopped. Run the same command with --resume to resume." if unfinished(out).exists() else "Stopped.")
     finally:
         if processes.is_first() and not unfinished(out).exists():
             kept_original(out).unlink(missing_ok=True)
@@ -258,5 +258,5 @@ def _show(result: Result, out: Path, *, as_json: bool) -> None:
         return
     out_console.print(str(result.scores), highlight=False, markup=False)
     out_console.print(
-        f"\nWritten to {out} in {result.cost.seconds:.1f} s of unlearning.", highlight=False, markup=False
+        f"\nWritten to {out}. Unlearning took {result.cost.seconds:.1f} s.", highlight=False, markup=False
     )

@@ -47,38 +47,39 @@ from unweave.lab.study import (
 
 NamedStudy = Annotated[
     str | None,
-    typer.Argument(metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."),
+    typer.Argument(metavar="STUDY", help="Name of a study (see `unweave studies`), or all. Default: comparison."),
 ]
-StudyFolder = Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")]
+StudyFolder = Annotated[Path, typer.Option(help="Folder of the study. The same command resumes it.")]
 MethodNames = Annotated[
     str | None,
-    typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
+    typer.Option(help="Names of methods, joined by commas, or all, instead of a named study."),
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="The first of them, where others are run elsewhere.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, …")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="First seed, if the seeds before it run elsewhere.")]
 Profiles = Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")]
-Grid = Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")]
+Grid = Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try. Repeatable.")]
 Adjacency = Annotated[
     str,
     typer.Option(
-        help="By classes, neighbours, remote-to-adjacent:SHARE, adjacent-to-remote:SHARE; several: with commas."
+        help="How adjacent data is chosen, joined by commas: classes, neighbours, remote-to-adjacent:SHARE, "
+        "adjacent-to-remote:SHARE."
     ),
 ]
-WatchStudy = Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")]
+WatchStudy = Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets during the runs.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
+    typer.Option(min=0, metavar="SECONDS", help="Start nothing after this time, and stop at a checkpoint."),
 ]
 KeepModels = Annotated[
     str,
     typer.Option(
-        help="Whose weights stay once they are compared: all, originals (and retrained models: cells that are "
-        "added later are compared with them), or none."
+        help="Weights to keep after the comparison: all, originals (with retrained models, which cells added later are "
+        "compared with), or none."
     ),
 ]
 OriginalsOf = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Another study's folder: its originals are taken, instead of trained anew."),
+    typer.Option(metavar="DIR", help="Folder of another study. Use its original models instead of training new ones."),
 ]
 
 
@@ -108,9 +109,9 @@ def study(
     compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Run a named study, or methods × seeds, on a benchmark into one folder. Can be stopped and started again.
+    """Run a named study, or methods × seeds, on a benchmark into one folder.
 
-    Several studies may share a folder: cells that they have in common are run once.
+    The same command resumes a study that was stopped. Several studies may share a folder; their common cells run once.
     """
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
     if tuned is not None:
@@ -135,21 +136,21 @@ def study(
         else:
             store = run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
-        stop("Stopped. What is done is kept; the same command goes on.")
+        stop("Stopped. Finished work is kept. Run the same command to resume.")
     _show(store, cells, as_json=as_json)
 
 
 def _require_profile(tuned: Path, profiles: str) -> None:
-    """Refuse a folder of tuned settings that no profile asked for would take."""
+    """Raise if no profile asked for uses the folder of tuned settings."""
     if (profile := profile_of_folder(tuned)) not in words(profiles):
         raise UsageError(
-            f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
+            f"{tuned} has settings of the profile {profile}, but the profiles asked for are "
             f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
         )
 
 
 def _axes(texts: list[str]) -> dict[str, list[str]]:
-    """Return the values to try of each setting; one that is given twice has the values of both."""
+    """Return the values to try for each setting. If a setting is given twice, all its values count."""
     axes: dict[str, list[str]] = {}
     for text in texts:
         for key, values in pairs([text]).items():
@@ -165,18 +166,16 @@ def _asked_for(
     own: dict[str, Any],
     every: dict[str, Any],
 ) -> tuple[list[Cell], dict[str, Any]]:
-    """Return the cells that the command asks for, and what its named studies say of themselves.
+    """Return the cells that the command asks for, and descriptions of its named studies.
 
-    What is in ``own`` a named study says itself; ``every`` holds for these, too.
+    ``own`` holds what a named study sets itself. ``every`` applies to named studies, too.
     """
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
         return plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every), {}
     named = named or "comparison"
     if of_own:
-        raise UsageError(
-            f"The study {named!r} says itself which cells it has: leave --methods, --grid, --adjacency out."
-        )
+        raise UsageError(f"The study {named!r} sets its own cells. Leave --methods, --grid and --adjacency out.")
     cells: list[Cell] = []
     presets = {}
     for preset in find_presets(named):
@@ -190,7 +189,7 @@ def _asked_for(
 
 
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
-    """Print the table, what failed, and what is still to do."""
+    """Print the table, the failed cells, and how many cells are left."""
     groups = {cell: Group(cell.method, profile_of(cell), cell.variant) for cell in cells}
     rows: dict[str, list[Any]] = {}
     for cell, group in groups.items():
@@ -211,9 +210,9 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     compare = store.not_compared(cells)
     if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
         rest = f", {len(compare)} of them not compared with the retrained models yet" if compare else ""
-        say(f"{done} of {len(cells)} cells are done{rest}. The same command goes on.")
+        say(f"{done} of {len(cells)} cells are done{rest}. Run the same command to continue.")
     if failed:
-        raise RunError(f"{len(failed)} of {len(cells)} cells failed; the others are in {store.table}.")
+        raise RunError(f"{len(failed)} of {len(cells)} cells failed. The others are in {store.table}.")
 
 
 @app.command()
@@ -222,5 +221,5 @@ def studies(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([{"name": preset.name, "summary": preset.summary} for preset in PRESETS.values()]))
         return
-    every = ("all", "All of these in one folder, each cell once.")
+    every = ("all", "All of these in one folder; common cells run once.")
     out_console.print(listing([*((preset.name, preset.summary) for preset in PRESETS.values()), every]))

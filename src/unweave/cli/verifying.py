@@ -1,4 +1,4 @@
-"""`unweave record verify`: check a record against itself, its chain, its folder, the data and the scores."""
+"""`unweave record verify`: check a record, its chain, its folder, the data and the scores."""
 
 from __future__ import annotations
 
@@ -41,15 +41,13 @@ from unweave.storage import read_tensors
 if TYPE_CHECKING:
     from unweave.lab.audit import Subject
 
-PublicKey = Annotated[Path | None, typer.Option(help="Whose signature it must have (PEM).")]
-Previous = Annotated[
-    list[Path] | None, typer.Option(help="The record before it, then the one before that; repeatable.")
-]
+PublicKey = Annotated[Path | None, typer.Option(help="Public key (PEM) that must have signed the record.")]
+Previous = Annotated[list[Path] | None, typer.Option(help="Previous record, then the one before it. Repeatable.")]
 ModelAfter = Annotated[
     Path | None,
-    typer.Option(help="The model after: safetensors, or the folder of a run. Default: beside the record."),
+    typer.Option(help="Model after unlearning: safetensors, or folder of a run. Default: beside the record."),
 ]
-Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare.")]
+Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare them.")]
 
 
 @record_app.command()
@@ -71,9 +69,9 @@ def verify(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a record: content, signature, chain; given them, the model, the data, the scores. Ends with 1 if not.
+    """Check a record: content, signature, chain and, if given, the model, the data and the scores.
 
-    Of a folder, the weights and files beside the record are checked too.
+    The weights and files beside the record are checked too. The exit code is 1 if a check fails.
     """
     record, folder = read_any(file), file_of(file).parent
     key = load_public(public_key) if public_key else None
@@ -93,7 +91,7 @@ def verify(
         try:
             subject = load_subject(model, split=split, test_split=test_split, **where)
         except UsageError:
-            _print_checks(checks, as_json)  # what was found so far, which may be why
+            _print_checks(checks, as_json)  # they may explain the error
             raise
         checks += _check_data(record, subject.train, private)
         if recompute:
@@ -102,7 +100,7 @@ def verify(
 
 
 def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, original: Path | None) -> list[Check]:
-    """Check the weights after and, given them, before, and what the run wrote beside its record."""
+    """Check the weights after unlearning, the files beside the record and, if given, the weights before."""
     found = []
     if weights_at := model or (folder if (folder / WEIGHTS).exists() else None):
         found.append(_check_weights("model after", weights_at, lambda weights: check_model(record, weights)))
@@ -117,7 +115,7 @@ def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, or
 def _train_split(
     benchmark: str, folder: Path, *, split: Path | None, data: str | None, options: dict[str, Any]
 ) -> Split:
-    """Return the training split, which needs no model."""
+    """Return the training split without loading a model."""
     from unweave.lab.audit import load_splits
 
     known = find_benchmark(benchmark, data=data, options=options)
@@ -127,12 +125,14 @@ def _train_split(
 
 def _folder_with_weights(folder: Path) -> Path:
     if not (folder / WEIGHTS).exists():
-        raise UsageError(f"--recompute needs the model after, and {folder} has no {WEIGHTS}. Give it with --model.")
+        raise UsageError(
+            f"--recompute needs the model after unlearning, but {folder} has no {WEIGHTS}. Give it with --model."
+        )
     return folder
 
 
 def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
-    """Compute the scores in the precision in which they were computed for the record."""
+    """Compute the scores in the precision of the record."""
     used = record["configuration"].get("precision")
     return evaluate(
         subject.model,
@@ -147,18 +147,28 @@ def _scores_again(record: dict[str, Any], subject: Subject, original: Path | Non
 
 
 def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
-    """Check the split and the forget samples, which only the holder of the private salts can."""
+    """Check the split and the forget samples with the private salts."""
     if not proofs.exists():
-        return [Check(name, None, f"needs {PROOFS_FILE} (--proofs)") for name in ("split", "forget samples")]
+        return [
+            Check(name, None, f"not checked: {PROOFS_FILE} is missing (--proofs)")
+            for name in ("split", "forget samples")
+        ]
     private = read_proofs(proofs)
     found = [check_split(record, train, private)]
     if record["forget"]["content"] != "tensors":
-        return [*found, Check("forget samples", None, "their content is not that of tensors: check it in Python")]
+        return [
+            *found,
+            Check(
+                "forget samples",
+                None,
+                "not checked: their content is bytes, not tensors (check_forget in Python takes content=)",
+            ),
+        ]
     return [*found, check_forget(record, train, private)]
 
 
 def _check_weights(name: str, path: Path, check: Callable[[Mapping[str, Tensor]], Check]) -> Check:
-    """Check weights; a file that cannot even be read is not the one of the record."""
+    """Check weights. A file that cannot be read fails the check."""
     try:
         return check(read_tensors(path / WEIGHTS if path.is_dir() else path))
     except UsageError as error:

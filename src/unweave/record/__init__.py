@@ -6,11 +6,13 @@
 
 from unweave.record import merkle, signing
 from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
+from unweave.record.finished import FinishedRun, now
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
+from unweave.record.on_record import write
 from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
 from unweave.record.recomputed import check_scores
-from unweave.record.record import NAME, make_record, now, record_files
+from unweave.record.record import NAME, make_record
 from unweave.record.request import Request
 from unweave.record.schema import require_record
 from unweave.record.sealing import read_record
@@ -27,7 +29,7 @@ from unweave.record.verify import (
     check_split,
 )
 from unweave.record.words import changes, describe, describe_drift, printable
-from unweave.record.writing import write
+from unweave.record.writing import write_record
 from unweave.storage import fingerprint
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "TEST_SPLIT",
     "AfterPhase",
     "Check",
+    "FinishedRun",
     "ForgetSet",
     "Request",
     "certificate_of",
@@ -70,9 +73,9 @@ __all__ = [
     "read_proof",
     "read_proofs",
     "read_record",
-    "record_files",
     "require_record",
     "sample_tensors",
     "signing",
     "write",
+    "write_record",
 ]

@@ -1,4 +1,4 @@
-"""What earlier requests made a model forget, as far as the folder of the last one tells."""
+"""What earlier requests made a model forget, read from the folder of the last one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SPLIT, TEST_SPLIT = "split.json", "test-split.json"
 
 
 def forgotten_by(folder: Path, split: Partition) -> Partition:
-    """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
+    """Return what the run in a folder and the runs before it made a model forget, as a split of the data."""
     file = folder / PROOFS_FILE
     if not file.exists():
         raise UsageError(
-            f"{folder} has no {PROOFS_FILE}, so it is not known what was forgotten. Run it with a request id."
+            f"{folder} has no {PROOFS_FILE}, which says what the run forgot. Run it again with a request id."
         )
     private = read_proofs(file)
     rows = [sample["row"] for sample in private["samples"]]
@@ -29,22 +29,23 @@ def forgotten_by(folder: Path, split: Partition) -> Partition:
 
 
 def refuse_forgotten(folder: Path, before: Mapping[str, Any], split: Partition, test: Partition | None) -> None:
-    """Refuse to keep what earlier requests made the model forget, as far as the folder of the last one tells.
+    """Raise if a split keeps samples that earlier requests made the model forget.
 
-    Positions tell nothing where the data set has another size: samples may have been deleted from it since.
+    The folder of the last request holds their positions. They mean nothing if the data set has another size, because
+    samples may have been deleted since.
     """
-    who = f"request {before['request']['id']!r} or one before it"
+    who = f"request {before['request']['id']!r} or an earlier one"
     if (folder / PROOFS_FILE).exists() and before["split"]["samples"] == len(split.samples):
         again = _kept_of(forgotten_by(folder, split), split)
         if len(again):
             raise UsageError(
-                f"{len(again)} samples that {who} made the model forget are kept data of this split (first: sample "
-                f"{again[0]}), and would be learned again. Pass what was forgotten: split.after(split of that request)."
+                f"The split keeps {len(again)} samples that {who} made the model forget (first: sample {again[0]}). "
+                "They would be learned again. Pass split.after(splits of those requests)."
             )
     earlier = forgotten_tests(folder, test) if test is not None else None
     if test is not None and earlier is not None and len(again := _kept_of(earlier, test)):
         raise UsageError(
-            f"{len(again)} test samples of what {who} made the model forget count as kept data (first: sample "
+            f"The test split keeps {len(again)} samples of what {who} made the model forget (first: sample "
             f"{again[0]}). Take them out: test=test.after(test split of that request)."
         )
 
@@ -54,7 +55,7 @@ def _kept_of(earlier: Partition, split: Partition) -> np.ndarray[Any, Any]:
 
 
 def forgotten_tests(folder: Path, test: Partition) -> Partition | None:
-    """Return the test split of the run in a folder; None where it has none, or one of other test data."""
+    """Return the test split of the run in a folder; None if it has none, or one of other test data."""
     file = folder / TEST_SPLIT
     content = read_json(file) if file.exists() else {}
     if isinstance(content, dict) and content.get("samples") != len(test.samples):

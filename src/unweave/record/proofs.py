@@ -64,7 +64,10 @@ def _read(path: Path, form: Mapping[str, Any], kind: str) -> dict[str, Any]:
     content: dict[str, Any] = read_json(path)
     require_form(content, dict(form), str(path))
     if (content["format"], content["version"]) != (kind, 1):
-        raise UsageError(f"{path} is no file of the form {kind}, version 1.")
+        raise UsageError(
+            f"{path} has the format {content['format']!r}, version {content['version']}, but must have the format "
+            f"{kind!r}, version 1."
+        )
     return content
 
 
@@ -79,14 +82,14 @@ def unhex(text: str, where: str) -> bytes:
 def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:
     """Return the proof that the sample at a position of the data set was in the request.
 
-    It holds the sample's salt and the nodes beside its way to the root: hand it to whoever holds the sample.
+    The proof holds the sample's salt and the siblings on its path to the root. Give it to the sample's holder.
     """
     rows = [sample["row"] for sample in proofs["samples"]]
     if row not in rows:
         raise UsageError(f"Sample {row} was not in this request.")
     leaves = [unhex(sample["leaf"], "leaf") for sample in proofs["samples"]]
     if merkle.root(leaves).hex() != record["forget"]["root"]:
-        raise UsageError("These proofs belong to another record, or were changed: their root is not the record's.")
+        raise UsageError("The proofs do not belong to this record, or they were changed: the two roots differ.")
     index = rows.index(row)
     return {
         "format": "unweave-inclusion-proof",
@@ -101,7 +104,7 @@ def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dic
 
 
 def is_included(record: Mapping[str, Any], proof: Mapping[str, Any], content: bytes) -> bool:
-    """Tell whether the sample with this content digest was in the request of a record."""
+    """Tell whether the proof shows that the sample with this content digest was in the request."""
     mine = merkle.leaf(unhex(proof["salt"], "salt"), content)
     path = [unhex(node, "path") for node in proof["path"]]
     wanted = unhex(record["forget"]["root"], "root")
@@ -111,10 +114,10 @@ def is_included(record: Mapping[str, Any], proof: Mapping[str, Any], content: by
 
 
 def digest_of_file(path: Path, kind: str) -> bytes:
-    """Return the content digest of a sample that its holder has as a file.
+    """Return the content digest of a sample in a file.
 
-    ``kind`` is what the record says: ``bytes`` for the file as it is; ``tensors`` for the sample's inputs, as a NumPy
-    array (.npy) or, by name, as safetensors.
+    ``kind`` comes from the record. With ``bytes``, the file is the sample. With ``tensors``, the file holds the
+    sample's inputs: one NumPy array (.npy), or tensors by name (safetensors).
     """
     if kind == "bytes":
         try:

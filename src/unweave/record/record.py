@@ -7,18 +7,16 @@ UTF-8) of everything except ``hash`` and ``signature``.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from secrets import token_bytes
+from typing import Any, TypeAlias
 
-import torch
 from torch import nn
 
 from unweave.data import EVERY, Partition
-from unweave.engine import Cost
-from unweave.evaluation import Certificate, Metric, Predictions, Scores, certificate_entry, predict
+from unweave.evaluation import Metric, Predictions, Scores, certificate_entry, predict
+from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
 from unweave.record.forgotten import SPLIT, TEST_SPLIT
 from unweave.record.proofs import PROOFS_FILE, proofs_of
@@ -26,34 +24,27 @@ from unweave.record.request import Request
 from unweave.record.schema import FORMAT
 from unweave.record.sealing import plain, read_record, sealed
 from unweave.record.stated import stated_limits
-from unweave.storage import digest_of, provenance, tensor_digests
+from unweave.storage import digest_of, tensor_digests
 
 NAME = "record.json"
+Secrets: TypeAlias = "tuple[ForgetSet, bytes]"
+Texts: TypeAlias = "dict[str, str]"
 
 
 def make_record(
-    request: Request,
-    *,
-    config: Mapping[str, Any],
-    after: nn.Module,
-    split: Partition,
-    scores: Scores,
-    cost: Cost,
-    begun: str,
-    device: torch.device,
-    certificate: Certificate | None = None,
+    request: Request, run: FinishedRun, *, secrets: Secrets | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the record of a finished run, and the private file with which single samples can be proven."""
-    forget, salt = ForgetSet.of(split, request.content), secrets.token_bytes(SALT_BYTES)
-    digests = tensor_digests(after.state_dict())
-    about = provenance(device)
+    """Return the record of a finished run, and the content of its private file of proofs."""
+    config, scores, split = run.config, run.scores, run.split
+    forget, salt = secrets or fresh_secrets(request, split)
+    digests = tensor_digests(run.model.state_dict())
     previous = None if request.previous is None else read_record(Path(request.previous))
-    bound = _bound(certificate, scores, split, device=device, precision=config["precision"])
+    bound = _bound(run)
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
         "previous": None if previous is None else {"hash": previous["hash"], "id": previous["request"]["id"]},
-        "times": {"begun": begun, "finished": now(), "seconds": cost.seconds},
+        "times": {"begun": run.begun, "finished": run.finished, "seconds": run.cost.seconds},
         "model": {"before": config["model"], "after": digest_of(digests), "tensors": digests},
         "split": {
             "hash": salted_split(split, salt),
@@ -65,46 +56,44 @@ def make_record(
             "root": forget.root,
             "content": "tensors" if request.content is None else "bytes",
         },
-        "configuration": {name: value for name, value in config.items() if name != "split"},  # unsalted there
-        "software": {"commit": about["commit"], **about["versions"]},
-        "hardware": about["hardware"],
+        "configuration": {name: value for name, value in config.items() if name != "split"},  # that hash has no salt
+        "software": run.software,
+        "hardware": run.hardware,
         "seeds": {"run": config["seed"], "evaluation": 0},
         "scores": scores.to_dict(),
-        "cost": cost.to_dict(),
+        "cost": run.cost.to_dict(),
         "certificate": bound,
         "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
-        "stated_limits": stated_limits(split, scores, bound, config),
+        "stated_limits": stated_limits(split, scores, bound, config, unknown=run.unknown),
     }
     return sealed(plain(content), request.key), proofs_of(forget, salt, split)
 
 
-def record_files(
-    request: Request, *, split: Partition, test: Partition | None, **made_from: Any
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the record of a finished run as a file, and what only its owner should see: proofs and splits."""
-    record, proofs = make_record(request, split=split, **made_from)
-    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: split.to_json()}
-    if test is not None:
-        private[TEST_SPLIT] = test.to_json()
+def fresh_secrets(request: Request, split: Partition) -> Secrets:
+    """Return the forget samples, each with a new salt, and a new salt for the split."""
+    return ForgetSet.of(split, request.content), token_bytes(SALT_BYTES)
+
+
+def files_of(record: Mapping[str, Any], proofs: Mapping[str, Any], run: FinishedRun) -> tuple[Texts, Texts]:
+    """Return the text of the record file, and the texts of the private files: proofs and splits."""
+    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: run.split.to_json()}
+    if run.test is not None:
+        private[TEST_SPLIT] = run.test.to_json()
     return {NAME: json.dumps(record, indent=2) + "\n"}, private
 
 
-def now() -> str:
-    """Return the time in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _bound(certificate: Certificate | None, scores: Scores, split: Partition, **computing: Any) -> dict[str, Any]:
+def _bound(run: FinishedRun) -> dict[str, Any]:
     """Return the upper bound on forget accuracy, or the reason that there is none."""
 
     def ask(other: nn.Module) -> Predictions:
-        return predict(other, split.samples, split.rows("forget"), **computing)
+        rows, precision = run.split.rows("forget"), run.config["precision"]
+        return predict(other, run.split.samples, rows, device=run.device, precision=precision, task=run.task)
 
-    return certificate_entry(certificate, scores.observed, ask)
+    return certificate_entry(run.certificate, run.scores.observed, ask)
 
 
 def _drift(request: str, scores: Scores) -> dict[str, Any]:
-    """Return accuracies before and after this request: the next line of a chain's balance."""
+    """Return the accuracies before and after this request, by split and subset."""
     row: dict[str, Any] = {"id": request}
     for metric in scores.metrics:
         if metric.metric == "accuracy" and metric.subset and metric.value is not None:

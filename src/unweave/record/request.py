@@ -23,12 +23,22 @@ TEXT_LENGTH = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Who or what is to be forgotten, in words, and how that goes on record.
+    """A request to forget samples, for the deletion record.
 
-    ``key`` is the file of an Ed25519 private key that signs the record; ``previous`` the record of the request before,
-    which this one continues. ``content`` returns, for a position in the data set, the bytes that stand for the sample
-    (for instance those of its file), so that their holder can check that it was in the request; without it the
-    sample's input tensors are taken.
+    Args:
+        id: A name for the request, such as a file number.
+        text: Who or what is to be forgotten, in words.
+        key: File of the Ed25519 private key that signs the record. Without a key the record is not signed.
+        previous: The record that this one continues, if the model has unlearned another request before.
+        content: A function that returns the content of the sample at a position of the data set as bytes, for
+            instance its file. The holder of that file can then check that it was in the request. By default the
+            content is the sample's input tensors.
+
+    Raises:
+        UsageError: The id is empty, or the id and the text cannot go on record.
+
+    >>> Request(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
+    '2031-17'
     """
 
     id: str
@@ -39,9 +49,10 @@ class Request:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id.strip():
-            raise UsageError(f"The request's id is {self.id!r}, but must be a text that is not empty.")
-        if not isinstance(self.text, str) or len(self.id) + len(self.text) > TEXT_LENGTH:
-            raise UsageError(f"The request's text must be a text, with its id of at most {TEXT_LENGTH} characters.")
+            raise UsageError(f"The request's id is {self.id!r}, but must be a string that is not empty.")
+        require_type("The request's text", self.text, str, "a string")
+        if (length := len(self.id) + len(self.text)) > TEXT_LENGTH:
+            raise UsageError(f"The request's id and text have {length} characters, but may have at most {TEXT_LENGTH}.")
         try:
             (self.id + self.text).encode()
         except UnicodeEncodeError as error:
@@ -54,7 +65,9 @@ class Request:
         try:
             return given if isinstance(given, Request) else cls(**given)
         except TypeError as error:
-            raise UsageError(f"The request cannot be read: {error}. It needs an id.") from error
+            raise UsageError(
+                f"The request cannot be read: {error}. It needs an id; text, key, previous and content are optional."
+            ) from error
 
     def check(self, original: nn.Module, split: Partition, test: Partition | None = None) -> None:
         """Raise a `UsageError` for what cannot go on record. Call it before the run to learn of it early.
@@ -68,7 +81,7 @@ class Request:
             UsageError: There is nothing to forget, the key cannot be read, or the record before does not fit.
         """
         if len(split.forget) == 0:
-            raise UsageError("The split has no forget samples, so there is nothing to answer a request with.")
+            raise UsageError("The split has no forget samples, but a request needs at least one.")
         if self.key is not None:
             signing.load_private(Path(self.key))
         if self.content is not None:
@@ -77,7 +90,7 @@ class Request:
             before = read_record(Path(self.previous))
             if before["model"]["after"] != fingerprint(original.state_dict()):
                 raise UsageError(
-                    f"{self.previous} ends with another model than the one given. Unlearn from the model that the "
-                    "request before left, or start a new chain."
+                    f"{self.previous} is about another model: its run did not produce the model given. Unlearn from "
+                    "the model that it produced, or leave previous= out."
                 )
             refuse_forgotten(Path(self.previous).parent, before, split, test)

@@ -19,10 +19,12 @@ from unweave.storage import canonical, read_json, sha256
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a record whose content is what its hash says; otherwise a `UsageError`. `verify` says more."""
+    """Read a record and check its hash. A changed record raises a `UsageError`."""
     record = require_record(read_json(path), str(path))
     if record["hash"] != content_hash(record):
-        raise UsageError(f"{path} does not match its own hash: it was changed or damaged. Run `unweave record verify`.")
+        raise UsageError(
+            f"{path} does not match its own hash: it was changed or damaged. `unweave record verify` names the section."
+        )
     return record
 
 
@@ -37,7 +39,7 @@ def signed_bytes(record: Mapping[str, Any]) -> bytes:
 
 
 def sealed(content: Mapping[str, Any], key: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """Return content as a record: with the digest of every section, its hash and, given a key, a signature."""
+    """Return the content with the digest of every section, its hash and, with a key, a signature."""
     whole = {**content, "sections": {name: sha256(canonical(content[name])) for name in NAMES}}
     record = {**whole, "hash": content_hash(whole)}
     if key is not None:
@@ -46,7 +48,7 @@ def sealed(content: Mapping[str, Any], key: str | os.PathLike[str] | None) -> di
 
 
 def plain(content: Any) -> Any:
-    """Return what JSON can hold: a number that is not finite becomes None."""
+    """Return the content as plain JSON. A number that is not finite becomes None."""
     if isinstance(content, Mapping):
         return {str(name): plain(entry) for name, entry in content.items()}
     if isinstance(content, list | tuple):

@@ -1,153 +1,138 @@
-"""Put a finished run on record: from its result, or later from its folder."""
+"""Write the record of a finished run into its folder."""
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
-import torch
 from torch import nn
 
-from unweave.data import Partition
-from unweave.engine import Cost
-from unweave.errors import UsageError
-from unweave.evaluation import Scores, observe
-from unweave.record.certificates import certificate_of, model_after
-from unweave.record.record import NAME, record_files
+from unweave.errors import RunError, UsageError
+from unweave.evaluation import observe
+from unweave.record.finished import CONFIG, WEIGHTS, FinishedRun
+from unweave.record.forget_set import ForgetSet
+from unweave.record.proofs import PROOFS_FILE, read_proofs, unhex
+from unweave.record.record import NAME, Secrets, files_of, fresh_secrets, make_record
 from unweave.record.request import Request
-from unweave.runtime import pick_device, processes
-from unweave.storage import fingerprint, read_json, read_tensors, sync_folder, write_whole
+from unweave.record.verify import check_beside, check_model
+from unweave.runtime import processes
+from unweave.storage import fingerprint, read_tensors, sync_folder, write_whole
 
 
-class Finished(Protocol):
-    """A finished run: what `unlearn` returns."""
-
-    model: nn.Module
-    original: nn.Module
-    split: Any
-    test: Any
-    config: Mapping[str, Any]
-    cost: Cost
-    begun: str
-    folder: Path | None
-
-    @property
-    def scores(self) -> Scores:
-        """What was measured."""
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a record is made of."""
-
-    model: nn.Module
-    original: nn.Module
-    split: Partition
-    test: Partition | None
-    config: Mapping[str, Any]
-    cost: Cost
-    begun: str
-    folder: Path
-    scores: Scores
-
-
-def write(
-    run: Finished | str | os.PathLike[str],
-    request: Request | Mapping[str, Any],
+def write_record(
+    folder: str | os.PathLike[str],
+    request: Request,
+    run: FinishedRun,
     *,
+    original: nn.Module,
     key: str | os.PathLike[str] | None = None,
-    original: nn.Module | None = None,
-    split: Partition | None = None,
-    test: Partition | None = None,
+    previous: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write the deletion record of a finished run into its folder.
+    """Write the record of a finished run into its folder, at once or later.
 
-    Nothing of the run is lost if this fails: call it again, later too, with the folder.
+    Nothing is written unless the parts belong to the run of the folder. The private files come first and the record
+    last, so that a record is never without its proofs. After a crash, call it again: salts that are on disk already
+    are used again.
 
     Args:
-        run: The result of `unlearn` with ``out=``, or the folder that it wrote.
-        request: Who or what was to be forgotten: a `Request`, or a mapping with its id and text.
-        key: The file of an Ed25519 private key that signs the record. None: the request's own, if it has one.
-        original: With a folder: the model that was unlearned from.
-        split: With a folder: the split that was unlearned with.
-        test: With a folder: the split of the test data, if the run had one.
+        folder: The folder of the run.
+        request: What was asked.
+        run: The parts of the run: from `FinishedRun.here` or, later, from `FinishedRun.read`.
+        original: The model before unlearning.
+        key: File of the private key that signs the record, in place of the request's.
+        previous: The record that this one continues, in place of the request's.
 
     Returns:
-        The file of the record.
+        The path of the record.
 
     Raises:
-        UsageError: The run has no folder, the folder is on record already, or something does not fit the run.
+        UsageError: The folder has a record, or a part belongs to another run.
+        RunError: The files cannot be written.
 
-    >>> write("nowhere", Request(id="17"))
-    Traceback (most recent call last):
-    unweave.errors.UsageError: A record from a folder needs the original model and the split: pass original= and split=.
+    >>> import tempfile, torch, unweave as uw
+    >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+    >>> split = uw.Split(data, forget=[0], adjacent=[1, 2], remote=[3, 4, 5])
+    >>> model, folder = nn.Linear(6, 2), tempfile.mkdtemp() + "/run"
+    >>> result = uw.unlearn(model, split, "ga", out=folder, guard=None)
+    >>> run = FinishedRun.read(folder, model=result.model, split=split, begun="2031-05-04T09:00:00+00:00")
+    >>> write_record(folder, Request(id="2031-17"), run, original=model).name
+    'record.json'
     """
-    asked = Request.of(request)
-    asked = asked if key is None else replace(asked, key=key)
-    parts = _of_folder(Path(run), original, split, test) if isinstance(run, str | os.PathLike) else _of_result(run)
-    if "judged_on" in parts.config:
-        raise UsageError("A record is about the split that was unlearned with, and these scores are on another.")
-    asked.check(parts.original, parts.split, parts.test)
-    if (parts.folder / NAME).exists():
-        raise UsageError(f"{parts.folder / NAME} exists: this run is on record already.")
-    device = pick_device(None)
-    scores = _with_observed(parts, device)
-    certificate = certificate_of(
-        parts.config, lambda phase: model_after(parts.folder, copy.deepcopy(parts.original), phase)
+    target = Path(folder)
+    asked = replace(request, key=key or request.key, previous=previous or request.previous)
+    _require_run(target, run, original)
+    asked.check(original, run.split, run.test)
+    if run.scores.observed is None:
+        run = _observed(run)
+    record, proofs = make_record(asked, run, secrets=_secrets(target, asked, run))
+    beside = check_beside(record, target)
+    if (target / WEIGHTS).exists():
+        beside.append(check_model(record, read_tensors(target / WEIGHTS)))
+    for check in beside:
+        if not check.holds:
+            raise UsageError(f"The run given is not the one in {target}: {check.name} {check.words}.")
+    public, private = files_of(record, proofs, run)
+    processes.first(lambda: _write_files(target, public, private))
+    return target / NAME
+
+
+def _require_run(folder: Path, run: FinishedRun, original: nn.Module) -> None:
+    """Refuse a folder that has a record or no run, and parts that belong to another run."""
+    if not (folder / CONFIG).exists():
+        raise UsageError(f"{folder} has no {CONFIG}, so it is not the folder of a finished run.")
+    if (folder / NAME).exists():
+        raise UsageError(f"{folder / NAME} exists already. A record is never overwritten.")
+    if run.config.get("model") != fingerprint(original.state_dict()):
+        raise UsageError(
+            f"The run in {folder} began with another model than original=. Give the model before unlearning."
+        )
+    if run.config.get("split") != run.split.hash:
+        raise UsageError(f"The run in {folder} unlearned another split than the one given ({run.split}).")
+    if "judged_on" in run.config:
+        raise UsageError(f"The run in {folder} was scored on another split than it unlearned. It cannot have a record.")
+    if ("test" in run.scores) != (run.test is not None):
+        had, given = ("test data", "no test split") if "test" in run.scores else ("no test data", "a test split")
+        raise UsageError(f"The run in {folder} was scored on {had}, but {given} was given (test=).")
+    if run.test is not None:
+        scored = {subset: found["samples"] for subset, found in run.scores["test"].items()}
+        if scored != {subset: len(run.test[subset]) for subset in scored}:
+            raise UsageError(f"The run in {folder} was scored on another test split than the one given ({run.test}).")
+
+
+def _observed(run: FinishedRun) -> FinishedRun:
+    """Run the model over the data again, for scores that come from a file."""
+    scores = copy(run.scores)
+    scores.observed = observe(run.model, run.split, device=run.device, precision=run.config["precision"], task=run.task)
+    return replace(run, scores=scores)
+
+
+def _secrets(folder: Path, request: Request, run: FinishedRun) -> Secrets:
+    """Return new salts, or those that an interrupted call left in the folder."""
+    file = folder / PROOFS_FILE
+    if not file.exists():
+        return fresh_secrets(request, run.split)
+    private = read_proofs(file)
+    if [sample["row"] for sample in private["samples"]] == run.split.forget.tolist():
+        salts = [unhex(sample["salt"], "salt") for sample in private["samples"]]
+        forget = ForgetSet.of(run.split, request.content, salts=salts)
+        if forget.root == private["root"]:
+            return forget, unhex(private["split_salt"], "split_salt")
+    raise UsageError(
+        f"{file} proves other samples than those of this request. Its record may still need it: move it to another "
+        "folder first."
     )
-    public, private = record_files(
-        asked,
-        config=parts.config,
-        after=parts.model,
-        split=parts.split,
-        test=parts.test,
-        scores=scores,
-        cost=parts.cost,
-        begun=parts.begun,
-        device=device,
-        certificate=certificate,
-    )
-    processes.first(lambda: _write(parts.folder, public, private))
-    return parts.folder / NAME
 
 
-def _write(folder: Path, public: Mapping[str, str], private: Mapping[str, str]) -> None:
-    for name, text in private.items():
-        write_whole(folder / name, text.encode(), private=True)
-    for name, text in public.items():  # last, so that a record is there with everything that belongs to it
-        write_whole(folder / name, text.encode())
-    sync_folder(folder)
-
-
-def _of_result(run: Finished) -> _Parts:
-    if run.folder is None:
-        raise UsageError("A record needs the folder of its run. Pass out= to unlearn.")
-    return _Parts(run.model, run.original, run.split, run.test, run.config, run.cost, run.begun, run.folder, run.scores)
-
-
-def _of_folder(folder: Path, original: nn.Module | None, split: Partition | None, test: Partition | None) -> _Parts:
-    if original is None or split is None:
-        raise UsageError("A record from a folder needs the original model and the split: pass original= and split=.")
-    config, about, scores = (read_json(folder / name) for name in ("config.json", "run.json", "scores.json"))
-    if config.get("model") != fingerprint(original.state_dict()):
-        raise UsageError(f"The run in {folder} began with another model than the one given as original=.")
-    if config.get("split") != split.hash:
-        raise UsageError(f"The run in {folder} was made with another split than the one given as split=.")
-    model = copy.deepcopy(original)
-    model.load_state_dict(read_tensors(folder / "model.safetensors"))
-    measured = Scores.from_dict({name: entry for name, entry in scores.items() if name not in ("cost", "stages")})
-    return _Parts(
-        model, original, split, test, config, Cost(**about["cost"]), about["begun"], folder.resolve(), measured
-    )
-
-
-def _with_observed(parts: _Parts, device: torch.device) -> Scores:
-    """Return the scores with the model's outputs, which a certificate is computed from."""
-    if parts.scores.observed is not None:
-        return parts.scores
-    seen = observe(parts.model, parts.split, parts.test, device=device, precision=parts.config["precision"])
-    return Scores(parts.scores.values, parts.scores.metrics, observed=seen)
+def _write_files(folder: Path, public: dict[str, str], private: dict[str, str]) -> None:
+    """Write the private files, then the record."""
+    try:
+        for name, text in private.items():
+            write_whole(folder / name, text.encode(), private=True)
+        sync_folder(folder)
+        for name, text in public.items():
+            write_whole(folder / name, text.encode())
+        sync_folder(folder)
+    except OSError as error:
+        raise RunError(f"The record cannot be written to {folder}: {error}") from error

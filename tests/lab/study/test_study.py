@@ -645,9 +645,9 @@ def test_what_a_time_limit_left_to_compare_is_said(tmp_path, monkeypatch):
         left = CliRunner().invoke(app.app, words)
     assert left.exit_code == 0
     said = " ".join(left.stderr.split())
-    assert "3 of 3 cells are done, 2 of them not compared with the retrained models yet. The same command" in said
+    assert "3 of 3 cells are done, 2 of them not compared with the retrained models yet. Run the same command" in said
     again = CliRunner().invoke(app.app, words)
-    assert (again.exit_code, "goes on" in again.stderr) == (0, False)
+    assert (again.exit_code, "Run the same command" in again.stderr) == (0, False)
 
 
 def test_weights_stay_while_a_cell_is_not_settled_or_not_compared(tmp_path):
@@ -674,7 +674,7 @@ def test_tuned_settings_that_nothing_would_take_are_refused(tmp_path):
     words = ["study", "digits", "--methods", "ga", "--tuned", str(file), "--out", str(tmp_path / "s")]
     for profiles in ([], ["--profiles", "tuned"]):
         refused = CliRunner().invoke(app.app, [*words, *profiles])
-        assert "of the profile tuned-retrain, which nothing here would take" in str(refused.exception)
+        assert "of the profile tuned-retrain, but the profiles asked for are" in str(refused.exception)
     assert not (tmp_path / "s").exists()
 
 

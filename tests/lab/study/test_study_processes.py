@@ -178,6 +178,6 @@ def test_named_studies_on_the_command_line(trained):
     assert list(json.loads((trained / "s" / "study.json").read_text())["presets"]) == ["neighbours"]
     code, _, errors = run(trained, "alpha")
     assert code == 2
-    assert "says itself which cells it has" in errors
+    assert "sets its own cells" in errors
     listed = subprocess.run([sys.executable, "-m", "unweave", "studies"], capture_output=True, text=True, check=True)
     assert "mu " in listed.stdout
