@@ -131,13 +131,13 @@ def test_the_best_point_survives_a_resumed_run(model, split, tmp_path):
 
 def test_a_record_can_be_written_later_from_the_folder(model, split, tmp_path):
     result = uw.unlearn(model, split, "ga", out=tmp_path / "run", compute=CPU, guard=None)
+    other = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(uw.UsageError, match="another model"):
+        uw.record.write(result.folder, uw.Request(id="17"), original=other, split=split)
     path = uw.record.write(result.folder, uw.Request(id="17"), original=model, split=split)
     assert path == tmp_path / "run" / "record.json"
     with pytest.raises(uw.UsageError, match="never overwritten"):
         uw.record.write(result, uw.Request(id="18"))
-    other = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-    with pytest.raises(uw.UsageError, match="another model"):
-        uw.record.write(result.folder, uw.Request(id="17"), original=other, split=split)
 
 
 def test_inspection_forecasts_more_with_copies_of_forget_samples(data, model):
