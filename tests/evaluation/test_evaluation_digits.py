@@ -270,7 +270,7 @@ def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, 
     subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
     monkeypatch.setitem(audit.__globals__, "examine", lambda *_, **__: pytest.fail("it was computed"))
     for count in (2, 3, 5):
-        with pytest.raises(UsageError, match=f"{count} shadow models were asked for; take an even number of four"):
+        with pytest.raises(UsageError, match=f"{count} shadow models were requested. Use an even number, four or more"):
             audit(subject, shadows=count, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()

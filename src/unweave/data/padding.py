@@ -89,7 +89,7 @@ def _rounded(length: Length) -> Length:
 def may_cut(
     samples: Samples, model: nn.Module, run: Callable[[nn.Module, Data], Tensor], rows: Tensor, device: torch.device
 ) -> bool:
-    """Check whether a model gives the same outputs without padding. If so, batches may be cut to their longest sentence.
+    """Check whether a model gives the same outputs without padding, so that batches may be cut to the longest sentence.
 
     Some models ignore the attention mask, so each model is checked once on one sample. ``run`` returns the model's
     outputs for a batch. A user's ``samples.cut_padding`` overrides the check.

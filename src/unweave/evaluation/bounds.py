@@ -183,9 +183,11 @@ def forgetting_bound(
         if losses.ndim != 1 or not torch.isfinite(losses).all():
             raise UsageError(f"The {name} losses must be a vector of finite numbers, one per forget sample.")
     if len(reference) != len(current):
-        raise UsageError(f"{len(reference)} reference and {len(current)} current losses: both must cover the same samples.")
+        raise UsageError(
+            f"There are {len(reference)} reference and {len(current)} current losses. Both must cover the same samples."
+        )
     if not 0 <= alpha <= 1 or mean_sign not in (-1, 1):
-        raise UsageError(f"alpha is {alpha} and must be in [0, 1]; mean_sign is {mean_sign} and must be 1 or -1.")
+        raise UsageError(f"alpha must be in [0, 1] and mean_sign ±1, not {alpha} and {mean_sign}.")
     known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha, "mean_sign": mean_sign}
 
     def none(reason: str, **measured: Any) -> ForgettingBound:

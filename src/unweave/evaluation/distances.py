@@ -47,7 +47,7 @@ def tug_of_war(differences: Sequence[Scores1D]) -> Estimate:
 
     A difference is 1 or −1 if exactly one of the two models is correct on a sample, else 0.
 
-    The interval is conservative. Each of the k means gets a normal interval dᵢ ± z seᵢ at level 1 − 0.05 / k, so that all
+    The interval is conservative. Each of the k means gets a normal interval dᵢ ± z seᵢ at level 1 − 0.05 / k, so all
     of them hold together with probability 95% at least. The limits are the products of their worst and of their best
     ends, within [0, 1]. A bootstrap is biased: resampling adds noise to means near 0, which increases their absolute
     values. For a model equal to retraining the product would fall below 1, and its interval would miss the value.
@@ -79,8 +79,8 @@ def klom(unlearned: Scores1D, retrained: Scores1D) -> Scores1D:
 
     if unlearned.ndim != 2 or unlearned.shape != retrained.shape:
         raise UsageError(
-            f"KLOM needs equally many unlearned and retrained models on the same samples, but the margins have the shapes "
-            f"{unlearned.shape} and {retrained.shape}."
+            f"KLOM needs equally many unlearned and retrained models on the same samples, but the margins have "
+            f"the shapes {unlearned.shape} and {retrained.shape}."
         )
     both = [np.clip(margins, -CLIP, CLIP) for margins in (unlearned, retrained)]
     low, high = np.concatenate(both).min(axis=0), np.concatenate(both).max(axis=0)
@@ -153,8 +153,8 @@ def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) ->
             names = ("klom", "klom_95th_percentile")
             if count < 2:
                 note = (
-                    f"KLOM needs at least two unlearned and two retrained models (its authors use 100); {len(targets)} unlearned "
-                    f"and {len(references)} retrained were given."
+                    f"KLOM needs at least two unlearned and two retrained models (its authors use 100); "
+                    f"{len(targets)} unlearned and {len(references)} retrained were given."
                 )
             else:
                 note = no_probabilities(predictions)
