@@ -61,7 +61,7 @@ def _head(model: nn.Module, samples: Samples, rows: Tensor, device: torch.device
     def note_order(module: nn.Module, _: Any, output: Tensor) -> None:
         order.append((module, output))
 
-    linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # with LoRA adapters too
+    linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # or with LoRA
     with reading(model, device):
         samples.keep(rows[:FEW], device)
         data = samples.batch(rows[:FEW], device).data

@@ -44,7 +44,7 @@ def modified_entropy(predictions: Predictions) -> Tensor:
     tensor([0.0893], dtype=torch.float64)
     """
     logs, probabilities, place = predictions.log_probabilities, predictions.probabilities, predictions.labels[..., None]
-    # log(1 − p) from p in double precision. If p rounds to 1, the smallest step below 1 is used.
+    # log(1 − p) from p in double precision. If p rounds to 1, 1 − eps is used.
     log_rest = torch.log1p(-probabilities.clamp(max=1 - torch.finfo(torch.float64).eps))
     of_label = -(1 - probabilities.gather(-1, place)[..., 0]) * logs.gather(-1, place)[..., 0]
     return mean_over_labels(of_label - (probabilities * log_rest).masked_fill(predictions.own, 0).sum(dim=-1))

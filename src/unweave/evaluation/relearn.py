@@ -202,7 +202,7 @@ def _steps(name: str, steps: Sequence[int | None], limit: int, goal: str) -> Met
 
 
 def _relative(name: str, steps: Sequence[int | None], limit: int) -> Metric:
-    """Steps divided by retraining's: below 1, relearning is faster than learning. Both count from 1, so 0 steps work."""
+    """Steps divided by retraining's: below 1, relearning is faster than learning. Both count from 1, to allow 0."""
     first, *rest = steps
     if not rest:
         return _metric(name, None, "No retrained reference was given.")

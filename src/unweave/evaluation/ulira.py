@@ -34,7 +34,9 @@ def log_likelihood_ratio(target: Scores1D, shadows: Scores1D, seen: np.ndarray[A
     from scipy.stats import norm
 
     if shadows.shape != seen.shape or shadows.shape[1:] != target.shape:
-        raise UsageError(f"Margins of shape {shadows.shape} and {target.shape} do not match seen of shape {seen.shape}.")
+        raise UsageError(
+            f"Margins of shapes {shadows.shape} and {target.shape} do not match seen of shape {seen.shape}."
+        )
     fewest = int(min(seen.sum(axis=0).min(), (~seen).sum(axis=0).min()))
     if fewest < 2:
         raise UsageError(
@@ -52,7 +54,7 @@ def log_likelihood_ratio(target: Scores1D, shadows: Scores1D, seen: np.ndarray[A
 
 
 def balanced_halves(samples: int, models: int, *, seed: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which model is trained on which sample. Each model gets a random half, and each sample half of the models.
+    """Return which model is trained on which sample: each model on a random half, each sample in half of the models.
 
     >>> balanced_halves(6, 4, seed=0).sum(axis=0).tolist()
     [2, 2, 2, 2, 2, 2]
