@@ -212,7 +212,7 @@ class Partition:
 
     @property
     def hash(self) -> str:
-        """A hash of which sample is in which subset. The content of the samples does not enter."""
+        """A hash of the subsets' indices. It does not depend on the content of the samples."""
         digest = hashlib.sha256(f"{len(self.samples)}".encode())
         for subset in self.names:
             digest.update(subset.encode() + self[subset].astype("<i8").tobytes())

@@ -214,7 +214,7 @@ def forgetting_bound(
         return none("α is 0, so nothing constrained single losses (plain PGD).", **measured)
     value = ((1 - alpha) / alpha + math.sqrt(change / alpha)) ** 2 / room**2
     if value >= 1:
-        return none(f"the formula gives {value:.2f}, which is no limit on an accuracy.", **measured)
+        return none(f"the formula gives {value:.2f}, but a useful bound is below 1.", **measured)
     return ForgettingBound(**known, **measured, value=value)
 
 

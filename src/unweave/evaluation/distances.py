@@ -1,8 +1,8 @@
 """Distances between the model and models that were retrained without the forget data.
 
 Every number is computed against each reference and averaged; its interval spans all references. With two or more
-references the same number between two retrained models is given as its ``reference``: a smaller distance than that
-means nothing.
+references the same number between two retrained models is given as its ``reference``: a smaller distance is no
+improvement.
 
 - **ToW** (tug of war; Zhao et al., 2024) = Π (1 − |accuracy − accuracy of retrain|) over forget, retained, test data;
   **ToW-MIA** replaces forget accuracy by the SVC attack's confidence number. **ToW split** has separate factors for
@@ -144,7 +144,7 @@ def klom_metrics(targets: Sequence[Observed], references: Sequence[Observed]) ->
     """Return mean and 95th percentile of KLOM on every subset, with equally many models on both sides.
 
     With few models KLOM is biased upwards, and more so with fewer. So the reference must use as many models as the
-    value, which takes twice as many retrained models; otherwise none is given.
+    value. This takes twice as many retrained models; with fewer there is no reference.
     """
     found = []
     count = min(len(targets), len(references))

@@ -83,7 +83,7 @@ def as_if_never_trained(known: dict[tuple[str, str, str], Metric]) -> Goal:
 
 
 def collapse(metrics: Iterable[Metric]) -> str:
-    """Return a warning if retained accuracy collapsed, so that forgetting means nothing, or an empty string.
+    """Return a warning if retained accuracy collapsed, which makes forgetting worthless, or an empty string.
 
     >>> broken = Metric(metric="accuracy", value=0.4, better="higher", split="test", subset="adjacent", before=0.9)
     >>> collapse([broken])
