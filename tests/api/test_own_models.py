@@ -407,7 +407,7 @@ def test_texts_as_labels_are_named():
 
 
 def test_a_condition_says_yes_or_no(data):
-    with pytest.raises(UsageError, match="yes or no"):
+    with pytest.raises(UsageError, match="True or False"):
         Split.where(data, forget=lambda sample: sample[0] > 0, adjacent=lambda sample: False)
 
 

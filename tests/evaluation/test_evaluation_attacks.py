@@ -298,11 +298,11 @@ def test_halves_are_balanced_and_a_prefix_of_larger_designs(samples, pairs, seed
 
 
 def test_ulira_says_what_is_wrong():
-    with pytest.raises(UsageError, match="even number of four"):
+    with pytest.raises(UsageError, match="even number, four"):
         balanced_halves(10, 5, seed=0)
     with pytest.raises(UsageError, match="Train more"):
         log_likelihood_ratio(np.zeros(1), np.zeros((3, 1)), np.array([[True], [False], [False]]))
-    with pytest.raises(UsageError, match="do not fit"):
+    with pytest.raises(UsageError, match="do not match seen"):
         log_likelihood_ratio(np.zeros(2), np.zeros((3, 1)), np.zeros((3, 1), dtype=bool))
 
 

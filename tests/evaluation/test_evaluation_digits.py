@@ -200,7 +200,7 @@ def test_the_bound_of_the_two_stage_method(digits, models):
     found = evaluate(models["two-stage"], task.train, certificate=middle, questions=[], device="cpu")
     bound = found.metric("forget_bound", "train", "forget")
     assert found["train"]["forget"]["accuracy"] <= found["train"]["forget"]["forget_bound_tighter"] <= bound.value < 0.5
-    assert "no privacy guarantee" in bound.note
+    assert "not a privacy guarantee" in bound.note
     untouched = evaluate(models["ft"], task.train, certificate=middle, questions=[], device="cpu")
     assert untouched.metric("forget_bound", "train", "forget").note.startswith("No bound: ")
 
@@ -270,7 +270,7 @@ def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, 
     subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
     monkeypatch.setitem(audit.__globals__, "examine", lambda *_, **__: pytest.fail("it was computed"))
     for count in (2, 3, 5):
-        with pytest.raises(UsageError, match=f"{count} shadow models were asked for; take an even number of four"):
+        with pytest.raises(UsageError, match=f"{count} shadow models were requested. Use an even number, four or more"):
             audit(subject, shadows=count, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()

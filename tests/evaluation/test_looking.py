@@ -225,12 +225,12 @@ def test_what_a_collator_cannot_take_is_said_with_the_columns(model):
 def test_odd_arguments_are_said_in_a_sentence(data, split, model):
     wide = nn.Linear(5, 4)
     for words, call in {
-        "one class for each sample": lambda: Split.by_class(data, fine=3, forget=0),
+        "one class per sample": lambda: Split.by_class(data, fine=3, forget=0),
         "a function of one sample": lambda: Split.where(data, forget=lambda x, y: y == 0, adjacent=lambda x: True),
         "seed is -1": lambda: split.with_noise(remote_to_adjacent=0.1, seed=-1),
         "Leave names out": lambda: split.entanglement(model, groups=["a"] * 60, names=["a"], device="cpu"),
         "resamples is -1": lambda: evaluate(model, split, resamples=-1, device="cpu"),
-        "tells 4 classes apart, and the model 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
+        "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
     }.items():
         with pytest.raises(UsageError, match=words):
             call()

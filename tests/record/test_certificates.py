@@ -63,7 +63,7 @@ def test_a_method_of_ones_own_keeps_its_promise(model, split, tmp_path):
 
 @pytest.mark.parametrize(("name", "instead"), [("before_stage2", "BeforeStage2"), ("target", "Shortfall")])
 def test_arguments_of_evaluate_that_moved_say_where_to(model, split, name, instead):
-    with pytest.raises(UsageError, match=rf"no argument {name}= any more. Write certificate={instead}"):
+    with pytest.raises(UsageError, match=rf"no longer has the argument {name}=. Write certificate={instead}"):
         evaluate(model, split, **{name: None})
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'tagret'"):
         evaluate(model, split, tagret=1.0)

@@ -54,7 +54,7 @@ def test_it_is_part_of_the_file_and_of_the_hash(data, split, second, tmp_path):
     assert split.after() == split
     with pytest.raises(UsageError, match="both remote and forgotten"):
         Split(data, forget=[0], adjacent=[1], remote=[2], forgotten=[2])
-    with pytest.raises(UsageError, match="must be of one data set"):
+    with pytest.raises(UsageError, match="must be made from the same data set"):
         split.after(Split((data[0][:9], data[1][:9]), forget=[0], adjacent=[1]))
 
 

@@ -1,7 +1,7 @@
-"""Did it really forget? Scores for any model and split, with no unlearning needed.
+"""Did it really forget? Scores for any model and split, however the model was unlearned.
 
-One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``reference``, ``relearn``, ``probe``,
-``certificate`` and, over all of them, ``goals``. `evaluate` asks them.
+Each question has its file: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``distances``, ``relearn``, ``probe``,
+``bounds`` and, as a summary, ``goals``. `evaluate` asks them.
 """
 
 from unweave.evaluation import attack

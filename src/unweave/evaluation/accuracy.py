@@ -1,4 +1,4 @@
-"""Accuracy and losses: counts over samples, never means over batches."""
+"""Accuracy and losses, computed over samples, never as means of batch means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 20
 
 
 def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
-    """Return sample count, accuracy, mean loss, quantiles and histogram of the loss; None without samples.
+    """Return sample count, accuracy, mean loss, quantiles and histogram of the loss, or None if there are no samples.
 
     >>> some = Predictions(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
     >>> accuracy_and_losses(some)["accuracy"]
@@ -27,7 +27,7 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
     levels = torch.tensor(QUANTILES, dtype=torch.float64)
     try:
         counts, edges = np.histogram(losses.numpy(), bins=BINS)
-    except ValueError:  # losses so large, and so alike, that numbers do not tell the edges of bins apart
+    except ValueError:  # losses so large and so similar that bin edges coincide in floating point
         counts, edges = np.array([len(losses)]), np.array([float(losses.min()), float(losses.max())])
     return {
         "samples": len(predictions),
@@ -41,7 +41,7 @@ def accuracy_and_losses(predictions: Predictions) -> dict[str, Any]:
 
 
 def accuracy_metrics(observed: Observed) -> list[Metric]:
-    """Return accuracy and mean loss of every subset and of each part as a whole, with intervals and directions."""
+    """Return accuracy and mean loss of every subset and every whole part, with intervals and directions."""
     found = []
     for part, subsets in observed.parts.items():
         for subset, predictions in [*subsets.items(), ("", observed(part))]:

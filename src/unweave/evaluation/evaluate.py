@@ -1,4 +1,4 @@
-"""The one entrance to every question that can be asked of a model and a split."""
+"""`evaluate`: every score of a model on a split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from unweave.runtime import Precision, pick_device, resolve_precision
 from unweave.tasks import Task
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
-CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
+CHEAP = ("membership", "reference")  # these need the logits of one forward pass only
 MOVED = {
     "before_stage2": "certificate=BeforeStage2(model, alpha=...)",
     "target": "certificate=Shortfall(target=...)",
@@ -61,29 +61,29 @@ def evaluate(
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
     Args:
-        model: The model, whoever unlearned it.
+        model: The model, however it was unlearned.
         train: The split of the training data.
-        test: The split of test data, which membership attacks need.
-        reference: A retrained model, or several: then distances come with those between retrained models.
+        test: The split of the test data. Membership attacks need it.
+        reference: One or more retrained models. With several, distances between them are reported too.
         original: The model before unlearning.
         others: Models of the same method with other seeds, for KLOM.
-        certificate: What a bound is computed from: `BeforeStage2` (two-stage) or `Shortfall` (``unweave``).
-        questions: What to ask besides accuracy. ``probe`` and ``relearn`` take more than one forward pass.
-        relearn: How to relearn.
-        resamples: Resamples of the attacks' bootstrap; 0 for no intervals.
-        seed: Seed of everything random.
-        look: What several evaluations remember of the models that they share.
-        batch_size: Samples in a forward pass. None: what suits the device.
-        device: Where to compute. None: the best there is.
-        precision: That of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32), else float32.
-        task: What a sample is to the model. None: found from outputs and labels.
-        moved: Nothing; former arguments are told where they went.
+        certificate: The inputs of a bound: `BeforeStage2` (two-stage) or `Shortfall` (``unweave``).
+        questions: The questions besides accuracy. ``probe`` and ``relearn`` take more than one forward pass.
+        relearn: Settings of relearning.
+        resamples: Number of bootstrap resamples of the attacks; 0 gives no intervals.
+        seed: Seed of all random choices.
+        look: Cached predictions, to share between several evaluations.
+        batch_size: Samples per forward pass. None chooses a size for the device.
+        device: The device. None chooses the best one available.
+        precision: Precision of forward passes. ``auto`` is bfloat16 on CUDA (logits in float32), else float32.
+        task: The task. None infers it from outputs and labels.
+        moved: Arguments of earlier versions. They raise an error that names their replacement.
 
     Returns:
-        Every number with interval, direction and reference; what cannot be computed is absent, with its reason.
+        Every number with interval, direction and reference. A number that cannot be computed is absent, with a reason.
 
     Raises:
-        UsageError: An argument cannot be used.
+        UsageError: An argument is invalid.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1]))["train"]["remote"]["samples"]
@@ -99,11 +99,11 @@ def evaluate(
 
 
 def _refuse_moved(arguments: Mapping[str, Any]) -> None:
-    """Say where an argument of earlier versions went; refuse any other as Python does."""
+    """Raise an error that names the replacement of an old argument, or a `TypeError` for an unknown one."""
     for name in arguments:
         if name not in MOVED:
             raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}")
-        raise UsageError(f"evaluate() has no argument {name}= any more. Write {MOVED[name]}.")
+        raise UsageError(f"evaluate() no longer has the argument {name}=. Write {MOVED[name]}.")
 
 
 def _require_arguments(
@@ -116,7 +116,7 @@ def _require_arguments(
     resamples: int,
     batch_size: int | None,
 ) -> None:
-    """Raise a `UsageError` for an argument that cannot be used."""
+    """Raise a `UsageError` for an invalid argument."""
     for name in questions:
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
@@ -124,7 +124,7 @@ def _require_arguments(
     require_type("train", train, Partition, "a Split of the training data")
     require_type("test", test, (Partition, type(None)), "a Split of the test data")
     if resamples < 0 or (batch_size is not None and batch_size < 1):
-        raise UsageError(f"resamples is {resamples} and batch_size {batch_size}; they must be 0 and 1 at least.")
+        raise UsageError(f"resamples must be at least 0 and batch_size at least 1, not {resamples} and {batch_size}.")
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     require_type("original", original, (nn.Module, type(None)), "a torch nn.Module")
@@ -132,7 +132,7 @@ def _require_arguments(
 
 @dataclass(frozen=True)
 class _Asking:
-    """The models that are compared, and the data that they are asked about."""
+    """The models to compare, and the data to compare them on."""
 
     model: nn.Module
     train: Partition
@@ -152,10 +152,10 @@ class _Asking:
         relearn: RelearnSettings,
         certificate: Certificate | None,
     ) -> Scores:
-        """Look at every model once, ask every question, and put the answers beside each other."""
+        """Run every model once, answer every question, and combine the answers."""
         look = look or Look(self.train, self.test, task=task, **self.computing)
         if look.train is not self.train or look.test is not self.test:
-            raise UsageError("look= looks at other data than train and test. Make it with these: Look(train, test).")
+            raise UsageError("look= looks at other data than train and test. Make it from these: Look(train, test).")
         seen, retrained = look(self.model), [look(other) for other in self.references]
         _require_classes(seen, retrained)
         before = look(self.original) if self.original is not None else None
@@ -169,7 +169,7 @@ class _Asking:
     def _cheap(
         self, seen: Observed, retrained: list[Observed], others: list[Observed], questions: Collection[str]
     ) -> list[Metric]:
-        """Answer what one forward pass tells."""
+        """Answer the questions that need one forward pass only."""
         metrics: list[Metric] = []
         if "membership" in questions:
             metrics += rmia_metrics(seen, retrained, resamples=self.resamples, seed=self.seed) + no_ulira()
@@ -180,7 +180,7 @@ class _Asking:
         return metrics
 
     def _costly(self, questions: Collection[str], relearn: RelearnSettings) -> tuple[list[Metric], dict[str, Any]]:
-        """Answer what takes more than a forward pass; also return the curves of relearning."""
+        """Answer the questions that need more than a forward pass. Also return the relearning curves."""
         metrics: list[Metric] = []
         curves: dict[str, Any] = {}
         device, models = self.computing["device"], (self.model, self.references, self.original)
@@ -189,7 +189,7 @@ class _Asking:
         if "relearn" in questions:
             try:
                 found, curves = relearn_metrics(*models, self.train, settings=relearn, seed=self.seed, device=device)
-            except UsageError as error:  # a model that cannot be trained: its other answers are worth no less
+            except UsageError as error:  # a model that cannot be trained still has its other answers
                 found = no_relearning(str(error))
             metrics += found
         return metrics, curves
@@ -209,7 +209,7 @@ class _Asking:
 def _require_classes(seen: Observed, retrained: Sequence[Observed]) -> None:
     mine, theirs = seen("train").classes, {one("train").classes for one in retrained}
     if theirs - {mine}:
-        raise UsageError(f"A reference tells {max(theirs - {mine})} classes apart, and the model {mine}.")
+        raise UsageError(f"A reference has {max(theirs - {mine})} classes, but the model has {mine}.")
 
 
 def _compared(
@@ -221,7 +221,7 @@ def _compared(
     resamples: int,
     seed: int,
 ) -> list[Metric]:
-    """Ask the model, the references and the original the same, and put their answers beside each other."""
+    """Answer the same questions for the model, the references and the original, and combine the answers."""
 
     def ask(observed: Observed, resamples: int) -> list[Metric]:
         found = accuracy_metrics(observed)
@@ -249,4 +249,4 @@ def _mean(values: list[float] | None) -> float | None:
 
 
 def _not_asked(name: str, split: str) -> Metric:
-    return Metric.absent(name, better="reference", note="Not asked for.", split=split, subset="forget")
+    return Metric.absent(name, better="reference", note="Not requested.", split=split, subset="forget")

@@ -1,4 +1,4 @@
-"""What a model's last linear layer receives: the features in which neighbours are found."""
+"""Features: the input of a model's last linear layer, used to find neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unweave.errors import UsageError
 from unweave.runtime import Precision, pick_device, reading, resolve_precision
 from unweave.tasks import explained
 
-FEW = 16  # samples that tell which layer the outputs come from
+FEW = 16  # samples that identify the layer that gives the outputs
 
 
 def features(
@@ -25,7 +25,7 @@ def features(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
 ) -> Tensor:
-    """Return what the model's last linear layer receives, one row per sample, on the CPU.
+    """Return the input of the model's last linear layer, one row per sample, on the CPU.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> features(model, Samples((torch.randn(5, 4), torch.zeros(5, dtype=torch.long))), torch.arange(5)).shape
@@ -50,18 +50,18 @@ def features(
     finally:
         handle.remove()
     if not found.isfinite().all():
-        raise UsageError("The model's features hold NaN or infinite values: check its weights and the data.")
+        raise UsageError("The model's features contain NaN or infinite values. Check its weights and the data.")
     return found
 
 
 def _head(model: nn.Module, samples: Samples, rows: Tensor, device: torch.device) -> nn.Module:
-    """Return the last linear layer that the model's outputs come from."""
+    """Return the last linear layer whose outputs become the model's outputs."""
     order: list[tuple[nn.Module, Tensor]] = []
 
     def note_order(module: nn.Module, _: Any, output: Tensor) -> None:
         order.append((module, output))
 
-    linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # also adapted ones
+    linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # or with LoRA
     with reading(model, device):
         samples.keep(rows[:FEW], device)
         data = samples.batch(rows[:FEW], device).data
@@ -82,9 +82,9 @@ def _head(model: nn.Module, samples: Samples, rows: Tensor, device: torch.device
 
 
 def _leads_to(output: Tensor, said: Tensor) -> bool:
-    """Tell whether a layer's outputs rank the classes of every sample as the logits do, at one of its places at least.
+    """Check whether a layer ranks the classes of every sample as the logits do.
 
-    Logits may be scaled, bounded or normalised after it.
+    One position of the layer is enough. Logits may be scaled, bounded or normalised after the layer.
     """
     if output.shape[-1:] != said.shape[-1:] or output.numel() % said.numel():
         return False

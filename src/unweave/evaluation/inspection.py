@@ -1,4 +1,4 @@
-"""What can be said before a run: who is at risk, and what a model that never saw the data would still recognise."""
+"""Forecasts before a run: which data is at risk, and how much a retrained model would still recognise."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 from unweave.data import RETAINED, Partition, as_groups, nearest
 from unweave.evaluation.entanglement import Entanglement
 
-MOSTLY = 0.5  # share still recognised from which "erase" asks for more than retraining would give
-FEW = 50  # adjacent samples, below which there is little to repair neighbours with
+MOSTLY = 0.5  # from this share on, "erase" demands more than retraining achieves
+FEW = 50  # with fewer adjacent samples, neighbours are hard to repair
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a split looks like to a model, before any unlearning.
+    """A split as a model sees it, before unlearning.
 
     Attributes:
         sizes: Samples of each subset.
-        entanglement: How far the forget set is interwoven with retained data, and which groups are at risk.
-        still_recognised: The share of the forget samples that a model which never saw them would probably recognise:
-            those for which most of the nearest retained samples carry the same label. An estimate.
-        advice: What follows, in sentences.
+        entanglement: How strongly the forget set mixes with retained data, and which groups are at risk.
+        still_recognised: The share of the forget samples that a model trained without them would probably recognise.
+            This is an estimate: it counts samples whose label wins the vote of the nearest retained samples.
+        advice: Advice, in sentences.
     """
 
     sizes: dict[str, int]
@@ -81,9 +81,9 @@ def _advice(split: Partition, still: float) -> tuple[str, ...]:
     found = []
     if still >= MOSTLY:
         found.append(
-            'Retraining would not erase it. If it must look as if never trained, use the goal "retrain"; to erase it, '
-            "expect the neighbours to pay."
+            'Retraining would not erase it. For a model as if never trained, use the goal "retrain". If you erase it, '
+            "expect the neighbours to lose accuracy."
         )
     if len(split.adjacent) < FEW:
-        found.append(f"Only {len(split.adjacent)} adjacent samples: neighbours are repaired with little data.")
+        found.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What a model says about samples: its logits, kept once, so that one forward pass serves every metric."""
+"""A model's predictions on samples. The logits are kept, so one forward pass serves every metric."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from unweave.runtime import Precision, pick_device, reading, resolve_precision
 from unweave.tasks import CLASSIFICATION, Task, find_task
 
 T = TypeVar("T")
-NOT_TOLD = "The task has no rule for which samples are recognised: give OwnLoss(loss, recognised=...)."
+NOT_TOLD = "The task does not define which samples are recognised. Use OwnLoss(loss, recognised=...)."
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Outputs and labels of some samples, on the CPU, and the task that says what they mean.
+    """Outputs and labels of samples, on the CPU, and the task that interprets them.
 
-    ``logits`` are the task's outputs: of a task with choices one row of logits per sample or, with several labels per
-    sample, one for each label. Every number about a sample is a mean over its labels.
+    ``logits`` are the task's outputs. A task with choices has one row of logits per sample or, with several labels per
+    sample, one row per label. Every number for a sample is a mean over its labels.
     """
 
     logits: Tensor
@@ -45,7 +45,7 @@ class Predictions:
 
     @property
     def classes(self) -> int:
-        """How many classes each label chooses from; 0 where the task has none."""
+        """The number of classes of a label; 0 if the task has none."""
         return self.task.classes(self.logits) or 0
 
     @property
@@ -60,12 +60,12 @@ class Predictions:
 
     @cached_property
     def recognised(self) -> Tensor | None:
-        """Whether each sample is recognised; None where the task cannot tell."""
+        """Whether each sample is recognised; None if the task does not define it."""
         return self.task.recognised(self.logits, self.labels)
 
     @property
     def correct(self) -> Tensor:
-        """Whether each sample is recognised, where the task can tell."""
+        """Whether each sample is recognised. Raises `UsageError` if the task does not define it."""
         if self.recognised is None:
             raise UsageError(NOT_TOLD)
         return self.recognised
@@ -82,16 +82,16 @@ class Predictions:
 
     @cached_property
     def own(self) -> Tensor:
-        """A mask of the right classes, in the shape of the logits."""
+        """A mask of the true classes, in the shape of the logits."""
         return functional.one_hot(self.labels, self.classes).bool()
 
     def of_labels(self, values: Tensor) -> Tensor:
-        """Return the values of the right classes: one per sample, a mean over its labels."""
+        """Return the values of the true classes: one per sample, a mean over its labels."""
         return mean_over_labels(values.gather(-1, self.labels[..., None])[..., 0])
 
     @cached_property
     def margins(self) -> Tensor:
-        """log(p_y / (1 − p_y)) of every sample, from the logits, so that it stays exact where p_y is near 1.
+        """log(p_y / (1 − p_y)) of every sample, computed from the logits to stay exact for p_y near 1.
 
         >>> Predictions(torch.tensor([[3.0, 1.0]]), torch.tensor([0])).margins
         tensor([2.], dtype=torch.float64)
@@ -107,7 +107,7 @@ def mean_over_labels(values: Tensor) -> Tensor:
 
 
 def joined(*some: Predictions) -> Predictions:
-    """Return the samples of several subsets as one; empty subsets count for nothing."""
+    """Return the samples of several subsets as one. Empty subsets are skipped."""
     there = [predictions for predictions in some if len(predictions)]
     if not there:
         return some[0]
@@ -126,14 +126,14 @@ class Observed:
         return joined(*(self.parts[part][subset] for subset in subsets or SUBSETS))
 
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
-        """Return the answer to a question that is put more than once, found the first time."""
+        """Return the cached answer to a question; compute it the first time."""
         if question not in self._answers:
             self._answers[question] = answer()
         found: T = self._answers[question]
         return found
 
     def every_other(self, first: int) -> Observed:
-        """Return half of the samples of every subset: those at the even places, or from 1 on those at the odd ones."""
+        """Return half of the samples of every subset: even positions for ``first=0``, odd ones for ``first=1``."""
         return Observed(
             {
                 part: {subset: found[first::2] for subset, found in subsets.items()}
@@ -157,11 +157,11 @@ def observe(
     precision: Precision = "auto",
     task: Task | str | None = None,
 ) -> Observed:
-    """Run the model once on everything."""
+    """Run the model once on all data."""
     where = pick_device(device)
     task = find_task(task, model, train.samples, train.rows(*train.names), where)
     parts: dict[str, Mapping[str, Predictions]] = {}
-    with reading(model, where):  # here already, so that the model travels once for both parts
+    with reading(model, where):  # here, so that the model is moved once for both parts
         for part, split in (("train", train), ("test", test)):
             if split is None:
                 continue
@@ -182,9 +182,9 @@ def observe(
 
 
 class Look:
-    """Runs models over the data, each of them once: what a model said is remembered as long as the model lives.
+    """Runs each model once on the data, and caches its predictions as long as the model exists.
 
-    For whoever evaluates many models beside the same few. A model must not change between two looks at it.
+    Use it to evaluate many models against the same references. A model must not change between two calls.
     """
 
     def __init__(
@@ -202,13 +202,13 @@ class Look:
         self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
     def __call__(self, model: nn.Module) -> Observed:
-        """Return what the model says."""
+        """Return the model's predictions."""
         if model not in self._seen:
             self._seen[model] = observe(model, self.train, self.test, **self.how)
         return self._seen[model]
 
     def remember(self, model: nn.Module, observed: Observed) -> None:
-        """Take down what a model said when somebody else looked."""
+        """Cache predictions of a model that were computed elsewhere."""
         self._seen[model] = observed
 
 
@@ -222,11 +222,11 @@ def predict(
     precision: Precision = "auto",
     task: Task | str | None = None,
 ) -> Predictions:
-    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
+    """Run the model in evaluation mode on the samples at these positions. The model is not changed.
 
-    ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
-    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes divide the
-    samples among them, and all get every prediction. ``task=None`` finds the task from outputs and labels.
+    ``batch_size=None`` chooses a size for the device, and halves it if memory runs out. ``precision`` ``auto`` is
+    bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes share the samples,
+    and each gets every prediction. ``task=None`` infers the task from outputs and labels.
     """
     where = pick_device(device)
     if len(rows) == 0:
@@ -247,7 +247,7 @@ def predict(
 
 
 def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:
-    """Return a random choice of at most ``count`` samples."""
+    """Return at most ``count`` samples, chosen at random."""
     if len(predictions) <= count:
         return predictions
     return predictions[torch.from_numpy(np.sort(generator.permutation(len(predictions))[:count]))]
