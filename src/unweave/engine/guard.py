@@ -115,7 +115,7 @@ class Guard:
             return
         before, now = self.start["forget"]["loss"], found["forget"]["loss"]
         hardly = bool(self.limits.forget_loss_rise) and now - before < self.limits.forget_loss_rise
-        if hardly and self._forgotten is not False:  # warn once: an earlier phase already did if False
+        if hardly and self._forgotten is not False:  # False: an earlier phase has warned
             came_back = self._forgotten is True
             words = (
                 f"the forgotten data came back. Lower {_knobs(phase)}"

@@ -106,7 +106,9 @@ class MicroBatches:
                 f"{(tried + 1) // 2} (micro_batch) or more processes."
             ) from error
         if tried == 1:
-            raise RunError("The device ran out of memory with a single sample. Use one with more memory.") from error
+            raise RunError(
+                "The device ran out of memory with a single sample. Use a device with more memory."
+            ) from error
         self.size = (tried + 1) // 2
         if self._watched:
             torch.cuda.empty_cache()
