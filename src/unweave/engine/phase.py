@@ -86,7 +86,7 @@ def _to_tensors(value: Any) -> State:
             "param_groups": state["param_groups"],
         }
         return {**tensors, "optimizer_rest": _text_tensor(json.dumps(rest))}
-    raise TypeError(f"A phase cannot keep a {type(value).__name__}. Keep a tensor, list of tensors, optimiser or module.")
+    raise TypeError(f"A phase cannot keep a {type(value).__name__}. Keep tensors, optimisers or modules.")
 
 
 def _from_tensors(current: Any, tensors: Mapping[str, Tensor], bench: Workbench) -> Any:

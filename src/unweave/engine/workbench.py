@@ -188,7 +188,7 @@ class Workbench:
         return [found[place] for place in range(len(batches))]
 
     def losses_in_passes(self, batches: Iterable[Batch], *, most: int) -> Iterator[list[tuple[Batch, Tensor]]]:
-        """Yield groups of batches with their losses. A group shares a pass of at most ``most`` samples, or is one batch.
+        """Yield groups of batches with their losses. A group is one pass of at most ``most`` samples, or one batch.
 
         On CUDA a pass may have 512 samples even if ``most`` is smaller: there a small pass takes as long as a large
         one, because launching it takes that long. A pass that does not fit into memory is split again.
