@@ -116,14 +116,14 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
     with pytest.raises(UsageError, match="unfinished run"):
         unlearn(model, split, out=tmp_path / "run", **settings)
-    with pytest.raises(UsageError, match="begun with another settings"):
+    with pytest.raises(UsageError, match="started with different values for settings"):
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, alpha=0.9)
-    with pytest.raises(UsageError, match="begun with another seed"):
+    with pytest.raises(UsageError, match="started with different values for seed"):
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, seed=9)
     other = copy.deepcopy(model)
     with torch.no_grad():
         other[0].bias[0] += 1e-6
-    with pytest.raises(UsageError, match="begun with another model"):
+    with pytest.raises(UsageError, match="started with different values for model"):
         unlearn(other, split, out=tmp_path / "run", resume=True, **settings)
     resumed = unlearn(model, split, out=tmp_path / "run", resume=True, **settings)
     assert same(weights(resumed.model), weights(whole.model))

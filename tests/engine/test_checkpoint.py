@@ -91,7 +91,7 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
     content = bytearray(file.read_bytes())
     content[-3] ^= 4  # a weight is another one
     file.write_bytes(content)
-    with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so nothing is said of that stage"):
+    with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so the stage before it is not evaluated"):
         unlearn(model, split, out=out, resume=True, compute=Compute("cpu"), **FAST)
     assert "stages" not in json.loads((out / "scores.json").read_text())
 
@@ -149,7 +149,7 @@ def test_without_a_whole_checkpoint_the_run_begins_again(model, split, stopped):
         file.write_text("{}")
     with pytest.warns(RunWarning) as warned:
         again = run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)
-    assert "the run begins again" in str(warned[-1].message)
+    assert "The run starts again" in str(warned[-1].message)
     assert same(whole[0], again[0])
 
 
@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(model, split, stopped, call, m
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr(os if call == "fsync" else Path, call, full)
-        with pytest.raises(RunError, match=r"01-00000010 cannot be written.*01-00000009, is whole"):
+        with pytest.raises(RunError, match=r"01-00000010 cannot be written.*01-00000009, is intact"):
             run(model, split, CheckpointFolder(folder, every_seconds=0), resume=True)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     assert same(run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)[0], whole[0])

@@ -117,9 +117,9 @@ def test_halving_is_said_once_for_each_size():
     batches = bench.batches("remote", size=16)
     with pytest.warns(RunWarning) as told:
         bench.gradient(bench.losses(batches[number]).mean() for number in range(3))
-    assert [str(warning.message).split(" suffice for ")[1].split(". ")[0] for warning in told] == [
-        "16 samples at once: going on with 8",
-        "8 samples at once: going on with 4",
+    assert [str(warning.message).split(" memory with ")[1].split("; ")[0] for warning in told] == [
+        "16 samples at once. The run continues with 8",
+        "8 samples at once. The run continues with 4",
     ]
     assert bench.forward.micro_batches.size == 4
 

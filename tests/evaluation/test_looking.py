@@ -137,7 +137,7 @@ def test_a_resumed_run_has_the_buffers_that_a_model_does_not_save(split, tmp_pat
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_in_which_small_steps_are_lost_are_refused(model, split, dtype):
-    with pytest.raises(UsageError, match=r"in which small steps are lost. Pass model.float\(\)"):
+    with pytest.raises(UsageError, match=r"which loses small steps. Pass model.float\(\)"):
         unlearn(model.to(dtype), split, "ft", compute=Compute("cpu"))
 
 
@@ -154,7 +154,7 @@ def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):
         unlearn(model, split, task=OwnLoss(doubled), callbacks=[StopWhen(lambda: next(left) == 1)], **common)
-    with pytest.raises(UsageError, match="begun with another loss"):
+    with pytest.raises(UsageError, match="started with different values for loss"):
         unlearn(model, split, task=OwnLoss(squared), resume=True, **common)
     unlearn(model, split, task=OwnLoss(doubled), resume=True, **common)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"].endswith("test_looking.doubled")
@@ -165,7 +165,7 @@ def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data
     common = {"out": tmp_path / "run", "method": "ga", "guard": None, "compute": Compute("cpu")}
     for words, arguments in {
         "one integer per sample": {"split": from_floats},
-        "must hold what JSON can": {"split": split, "callbacks": [Note(x=object())]},
+        "must hold only values that JSON supports": {"split": split, "callbacks": [Note(x=object())]},
         "callbacks must be made of": {"split": split, "callbacks": ["watch"]},
         "seed is -1": {"split": split, "seed": -1},
         "a Split of the training data, not tuple": {"split": data},

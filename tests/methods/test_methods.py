@@ -195,7 +195,7 @@ def test_one_sample_and_statistics_of_a_batch(name, data):
     model = nn.Sequential(nn.Linear(data[0].shape[1], 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     one = Split(data, forget=[0], adjacent=[1, 2], allow_empty=True)
     common = {"guard": None, "compute": Compute("cpu")}
-    with pytest.raises(UsageError, match="Take normalisation=eval"):
+    with pytest.raises(UsageError, match="Use normalisation=eval"):
         unlearn(model, one, method=name, normalisation="train", **common)
     unlearn(model, one, method=name, normalisation="eval", **common)
 

@@ -1,4 +1,4 @@
-"""The best point on the way instead of the last one."""
+"""Keep the best weights of a run instead of the last ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from unweave.runtime import own_random_numbers, sharding
 class Best(Callback):
     """Return the best weights of a run instead of the last.
 
-    Best is the highest mean accuracy on adjacent and remote data among the points at which no more of the forget data
-    is recognised than allowed. Where no point fulfils that, the last weights stay.
+    A step qualifies if the model recognises no more of the forget data than allowed. The best step is the one that
+    qualifies with the highest mean accuracy on adjacent and remote data. If none qualifies, the last weights are kept.
 
     Args:
-        split: What to judge by. None: the split of the run. Give held-out data to stop before kept data is overfitted.
-        forget_at_most: The share of the forget samples that may be recognised.
-        every: Steps between two looks.
-        samples: The most samples of each subset that are looked at.
+        split: The data to evaluate on. None: the split of the run. Give held-out data to stop before the run overfits
+            the kept data.
+        forget_at_most: The largest share of forget samples that the model may recognise.
+        every: Steps between two evaluations.
+        samples: The most samples of each subset to evaluate.
 
     Raises:
         UsageError: A number is outside its range.
@@ -53,7 +54,7 @@ class Best(Callback):
             )
 
     def describe(self) -> Mapping[str, object]:
-        """Return how it judges: another choice gives other weights."""
+        """Return the criteria, which decide the final weights."""
         how = {"forget_at_most": self.forget_at_most, "every": self.every, "samples": self.samples}
         return {"best": how | ({"split": self.split.hash} if self.split else {})}
 
@@ -64,7 +65,7 @@ class Best(Callback):
         self._samples, self.value, self.weights = split.samples, -math.inf, {}
 
     def step(self, phase: Phase, number: int) -> Logged:
-        """Look, and keep the weights if they are the best so far."""
+        """Evaluate, and keep the weights if they are the best so far."""
         if number % self.every and number != phase.steps - 1:
             return {}
         bench = phase.bench
@@ -83,12 +84,12 @@ class Best(Callback):
         recognised = bench.task.recognised(outputs, bench.task.labels(labels))
         if recognised is None:
             raise UsageError(
-                "Best needs a task that tells which samples are recognised: OwnLoss(loss, recognised=...)."
+                "Best needs a task that tells which samples are recognised. Use OwnLoss(loss, recognised=...)."
             )
         return int(recognised.sum()) / len(recognised)
 
     def finish(self, running: Running) -> None:
-        """Bring back the best weights."""
+        """Restore the best weights."""
         if self.weights:
             sharding.load(running.bench.model, self.weights)
 
@@ -97,6 +98,6 @@ class Best(Callback):
         return {"value": torch.tensor(self.value, dtype=torch.float64), **self.weights} if self.weights else {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
         self.weights = {name: tensor for name, tensor in state.items() if name != "value"}
         self.value = float(state["value"]) if self.weights else -math.inf

@@ -1,4 +1,4 @@
-"""What goes along with a run: a callback sees every step, may log values, and may ask to stop.
+"""Callbacks see every step of a run, may log values, and may stop it.
 
 >>> class Count(Callback):
 ...     steps = 0
@@ -25,7 +25,7 @@ from unweave.errors import UsageError, require_type
 
 @dataclass(frozen=True)
 class Running:
-    """The run that a callback goes along with."""
+    """The run that a callback belongs to."""
 
     bench: Workbench
     split: Partition
@@ -35,17 +35,17 @@ class Running:
 
 
 class Callback:
-    """Goes along with a run. Override what is needed; every hook does nothing by default.
+    """Observes a run. Override the hooks you need; by default they do nothing.
 
-    A callback must not change the model or draw random numbers outside `unweave.runtime.own_random_numbers`, or a run
-    that resumes would differ from one that was never stopped.
+    A callback must not change the model or draw random numbers outside `unweave.runtime.own_random_numbers`. Otherwise
+    a resumed run would differ from an uninterrupted one.
     """
 
     def check(self) -> None:
-        """Raise a `UsageError` for what cannot work, before any work is done."""
+        """Raise a `UsageError` for wrong arguments before the run begins."""
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what of this belongs into the configuration on record."""
+        """Return the callback's entries in the recorded configuration."""
         return {}
 
     def begin(self, running: Running) -> None:
@@ -56,32 +56,33 @@ class Callback:
         return {}
 
     def rows(self, first: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take new rows of the history, of which ``first`` came before."""
+        """Receive new rows of the history; ``first`` is the number of earlier rows."""
 
     def wants_to_stop(self) -> bool:
-        """Tell, after a step, whether to leave the run. A run in a folder can be resumed."""
+        """Return whether to stop the run after this step. A run with an output folder can be resumed."""
         return False
 
     def finish(self, running: Running) -> None:
         """Do what remains after the last step, with the model as the method left it."""
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return what a run that resumes must bring back."""
+        """Return the tensors that a resumed run must restore."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
 
     def end(self) -> None:
-        """Let go of what `begin` took, however the run ended."""
+        """Release what `begin` acquired, however the run ended."""
 
 
 @dataclass(frozen=True)
 class Checkpoints(Callback):
-    """How often a run in a folder writes a checkpoint.
+    """How often a run with an output folder writes a checkpoint.
 
     Args:
-        seconds: Running time between checkpoints. None: a minute, or 20 times as long as the last one took to write.
+        seconds: Running time between checkpoints. None: one minute or 20 times what writing the last one took,
+            whichever is longer.
         steps: The most steps between checkpoints. None: any number.
 
     Raises:
@@ -107,8 +108,8 @@ class Progress(Callback):
     """Whether a live line on standard error shows the progress.
 
     Args:
-        show: True or False, or a live display of rich that is on already and gets one more line. None: if standard
-            error is a terminal.
+        show: True or False, or a running rich display that gets one more line. None: show the line if standard error
+            is a terminal.
 
     >>> Progress(show=False)
     Progress(show=False)
@@ -119,7 +120,7 @@ class Progress(Callback):
 
 @dataclass(frozen=True)
 class StopWhen(Callback):
-    """Leave a run early.
+    """Stop a run early.
 
     Args:
         condition: Called after every step. When it returns True, a run in a folder writes a checkpoint, and `Stopped`
@@ -132,12 +133,12 @@ class StopWhen(Callback):
     condition: Callable[[], bool]
 
     def wants_to_stop(self) -> bool:
-        """Ask the condition."""
+        """Return the value of the condition."""
         return self.condition()
 
 
 class Note(Callback):
-    """Add entries to the configuration on record.
+    """Add entries to the recorded configuration.
 
     Args:
         entries: Names and values that JSON can hold.
@@ -156,11 +157,11 @@ class Note(Callback):
 
 @dataclass(frozen=True, eq=False)
 class ScoreOn(Callback):
-    """Measure the scores of a run on another split than the one it unlearned with.
+    """Measure the scores of a run on a different split from the one it unlearned with.
 
     Args:
         split: The split of the training data to measure on; None: the run's own.
-        look: What several evaluations remember of the models that they share.
+        look: A cache for several evaluations of the same models (`Look`).
 
     >>> ScoreOn()
     ScoreOn(split=None, look=None)
@@ -171,20 +172,20 @@ class ScoreOn(Callback):
     look: Any = None
 
     def check(self) -> None:
-        """Refuse what is not a split."""
+        """Raise a `UsageError` if ``split`` is not a split."""
         require_type("ScoreOn", self.split, (Partition, type(None)), "given a Split")
 
 
 def of_kind(callbacks: Sequence[Callback], kind: type[Any]) -> Any:
-    """Return the only callback of a kind, or one with its defaults; refuse two of them."""
+    """Return the only callback of a class, or one with its defaults; raise a `UsageError` if there are several."""
     found = [callback for callback in callbacks if isinstance(callback, kind)]
     if len(found) > 1:
-        raise UsageError(f"callbacks= holds {len(found)} of {kind.__name__}. Give one.")
+        raise UsageError(f"callbacks= holds {len(found)} {kind.__name__} callbacks. Give at most one.")
     return found[0] if found else kind()
 
 
 def require_callbacks(callbacks: Any) -> list[Callback]:
-    """Return the callbacks, checked before any work is done."""
+    """Check the callbacks before the run begins, and return them."""
     require_type("callbacks", callbacks, Sequence, "a list of callbacks")
     for callback in callbacks:
         require_type("callbacks", callback, Callback, "made of callbacks, such as uw.Watch()")

@@ -15,22 +15,21 @@ from unweave.runtime import Precision, parse_bytes, pick_device, resolve_precisi
 
 @dataclass(frozen=True)
 class Compute:
-    """The device of a run, and how it is used. None of this changes what is computed, but for rounding.
+    """The device of a run and how to use it. These options change results by rounding at most.
 
     Args:
-        device: Where to compute, such as ``"cpu"`` or ``"cuda:1"``. None: the best there is.
-        precision: That of forward and backward passes; weights and gradients stay in float32. ``"auto"`` is bfloat16 on
-            CUDA and float32 elsewhere.
-        compile: When forward passes are compiled: where it saves more time than it takes (``"auto"``), ``"on"`` or
-            ``"off"``.
-        micro_batch: The most samples that are differentiated at once. A larger batch is cut into pieces, with the same
-            results and one more forward pass; a device whose memory runs out does so by itself. Not in training mode of
-            normalisation.
-        max_memory: The most memory to take of a CUDA device, such as ``"8GB"``.
-        shard: Whether several processes divide the weights among them (FSDP2). None: if ``accelerate launch`` was told
-            so.
-        keep_data: Where samples stay once they were read: on the device if they fit (``"auto"``), always
-            (``"device"``) or never (``"host"``).
+        device: Where to compute, such as ``"cpu"`` or ``"cuda:1"``. None: the best available.
+        precision: The precision of forward and backward passes; weights and gradients stay in float32. ``"auto"`` is
+            bfloat16 on CUDA and float32 elsewhere.
+        compile: Whether to compile forward passes: ``"on"``, ``"off"``, or only where it saves more time than it takes
+            (``"auto"``).
+        micro_batch: The most samples to differentiate at once. A larger batch is split, with the same results and one
+            more forward pass. A device that runs out of memory splits batches without being asked. Not available in
+            training mode of normalisation.
+        max_memory: The most memory to use on a CUDA device, such as ``"8GB"``.
+        shard: Whether to shard the weights across processes (FSDP2). None: as ``accelerate launch`` is configured.
+        keep_data: Where to keep samples after reading them: on the device if they fit (``"auto"``), always on the
+            device (``"device"``) or never (``"host"``).
 
     Raises:
         UsageError: A value is not one of those above.
@@ -69,15 +68,15 @@ class Compute:
 
     @property
     def cuts_weights(self) -> bool:
-        """Whether the weights are divided among the processes of this run."""
+        """Whether the weights are sharded across the processes of this run."""
         return sharding.is_wanted(self.shard)
 
     @property
     def looking(self) -> dict[str, Any]:
-        """The arguments of what only looks at models."""
+        """The arguments for evaluating models."""
         return {"device": self.device, "precision": self.precision}
 
     @property
     def working(self) -> dict[str, Any]:
-        """The arguments of a benchmark's training."""
+        """The arguments for training in a benchmark."""
         return {**self.looking, "compile": self.compile}

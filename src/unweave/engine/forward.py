@@ -1,6 +1,6 @@
-"""The one way a model is run: steps, evaluation, the guard and neighbours all come through here.
+"""Run models. Steps, evaluation, the guard and the search for neighbours all use this module.
 
-Around a pass are its precision, compiled code, pieces that fit into memory, padding, processes and counting.
+It handles precision, compiled code, micro-batches, padding, processes and counting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from unweave.runtime import (
 Function: TypeAlias = Callable[[nn.Module, Data], Tensor]  # a row of results for every sample of a batch
 
 AT_ONCE = {"cuda": 1024}  # samples in a pass without gradients; 512 elsewhere
-# Tokens that are not run, times weights of the model, beyond which a CPU gains more than another pass costs it.
+# Least product of saved padding tokens and model weights for which another pass pays on a CPU.
 WORTH_A_PASS = 2e9
 
 
@@ -41,13 +41,13 @@ class Forward:
 
     Args:
         device: Where models and batches are.
-        precision: That of forward and backward passes.
-        compile: When forward passes are compiled.
-        parameters: The weights that are differentiated; none for who only looks.
-        micro_batch: The most samples that are differentiated at once.
-        sharded: Whether the weights are cut among processes, so that all of these must run equally often.
+        precision: The precision of forward and backward passes.
+        compile: Whether to compile forward passes.
+        parameters: The weights to differentiate; none for evaluation only.
+        micro_batch: The most samples to differentiate at once.
+        sharded: Whether the weights are sharded, so that all processes must run equally often.
         meter: Counts the samples that are run.
-        keep_data: Where samples stay once they were read.
+        keep_data: Where to keep samples after reading them.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class Forward:
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
         self.compiling = Forwards("off" if sharded else compile, device)
         self.micro_batches = MicroBatches(micro_batch, device, parameters, in_step=sharded, quiet=not parameters)
-        self.apart = False  # whether sentences may be run in pieces of one length: `may_run_apart` decides
+        self.apart = False  # whether batches of sentences may be split by length; set by `may_run_apart`
         self._sizes: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
     def may_run_apart(self, allowed: bool) -> None:
-        """Allow, or not, to run batches of sentences in pieces of one length.
+        """Set whether batches of sentences may be split by length.
 
-        A GPU would wait for the lengths, and for small passes; compiled code is for one shape.
+        Only a CPU splits them: a GPU would wait for the lengths and for small passes. Compiled code expects one shape.
         """
         self.apart = allowed and self.device.type == "cpu" and not self.sharded and self.compiling.mode != "on"
 
     # One batch
 
     def run(self, function: Function, model: nn.Module, data: Data, *, total: int | None = None) -> Tensor:
-        """Run this process's part of a batch of ``total`` samples; all processes together count as one."""
+        """Run this process's part of a batch of ``total`` samples, and count the batch once over all processes."""
         here = len(labels_of(data))
         total = here if total is None else total
         done = 0
@@ -98,7 +98,7 @@ class Forward:
         return self.micro_batches.run(run, data, training=model.training)
 
     def _by_length(self, model: nn.Module, data: Data) -> list[tuple[Tensor, Data]]:
-        """Take a batch of sentences apart where that spares enough work on their padding."""
+        """Split a batch of sentences by length if that saves enough work on padding."""
         if not self.apart or model.training or not isinstance(data, Mapping):
             return []
         if model not in self._sizes:
@@ -116,18 +116,18 @@ class Forward:
         *,
         batch_size: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run a function, in evaluation mode and without gradient, on the samples at these positions.
+        """Run a function in evaluation mode, without gradients, on the samples at these positions.
 
-        Returns the results and the labels of the samples, on the device, in the order of ``rows``. The model is left as
-        it was. Several processes divide the samples among them, and all get every result. The last linear layer runs in
-        float32.
+        Returns the results and the labels of the samples, on the device, in the order of ``rows``. The model is
+        unchanged afterwards. Several processes share the samples, and each gets all results. The last linear layer
+        runs in float32.
         """
         part = processes.part_of(len(rows))
         mine = part.rows(rows) if part else rows
         samples.keep(mine, self.device, how=self.keep_data)
         cut = may_cut(samples, model, function, rows, self.device)
         lengths = samples.token_lengths(self.device) if cut else None
-        # Sentences of one length together need little padding.
+        # Batches of sentences of similar length need little padding.
         order = torch.arange(len(mine)) if lengths is None else lengths[mine.cpu()].argsort(stable=True)
         size = batch_size or AT_ONCE.get(self.device.type, 512)
 
@@ -136,7 +136,7 @@ class Forward:
                 return function(model, data)
 
         with self._looking(model):
-            found, labels = [], []  # on the device, so that nothing waits within the loop
+            found, labels = [], []  # on the device, so that the loop never waits
             for batch in _in_order(samples, mine[order.to(mine.device)], self.device, size, lengths, cut=cut):
                 found.append(self.micro_batches.values(run, batch.data))
                 labels.append(plain_labels(labels_of(batch.data)))
@@ -146,7 +146,7 @@ class Forward:
 
     @contextmanager
     def _looking(self, model: nn.Module) -> Iterator[None]:
-        """Let a model be looked at: it is left as it was, and what it says is as exact as the precision allows."""
+        """Prepare a model for evaluation, as exact as the precision allows, and restore it afterwards."""
         with (
             reading(model, self.device),
             channels_last(model, self.device),
@@ -168,12 +168,12 @@ def _in_order(
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say in our words why a batch of one sample cannot be normalised."""
+    """Explain why a batch of one sample cannot be normalised."""
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise UsageError(
-            "A batch of one sample has no statistics to be normalised by in training mode. Take normalisation=eval."
+            "A batch of one sample cannot be normalised in training mode. Use normalisation=eval or larger batches."
         ) from error

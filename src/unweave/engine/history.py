@@ -14,12 +14,12 @@ from torch import Tensor
 
 from unweave.errors import RunError
 
-# Called with the number of rows before, and the new rows, whenever some were read from the device.
+# Called with the number of earlier rows and the new rows, whenever rows are read from the device.
 Tell: TypeAlias = Callable[[int, Sequence[Mapping[str, Any]]], None]
 
 
 class History:
-    """Rows of logged values. Tensors are read from the device in bulk, when someone looks.
+    """Rows of logged values. Tensors are read from the device in bulk, when ``rows`` is used.
 
     >>> history = History()
     >>> history.add("stage 1", 0, {"forget_loss": torch.tensor(2.0), "multiplier": 0.0})
@@ -33,7 +33,7 @@ class History:
         self._pending: list[tuple[str, int, Mapping[str, Tensor | float]]] = []
 
     def add(self, phase: str, step: int, values: Mapping[str, Tensor | float]) -> None:
-        """Note the values of a step without waiting for the device."""
+        """Add the values of a step without waiting for the device."""
         self._pending.append((phase, step, values))
 
     @property
@@ -50,7 +50,7 @@ class History:
                 if not math.isfinite(number):
                     raise RunError(
                         f"{name.replace('_', ' ')} became {number} in step {step} of {phase}. Nothing was changed. "
-                        "Take a smaller learning rate, and check that the data and the model are free of NaN."
+                        "Use a smaller learning rate, and check that the data and the model are free of NaN."
                     )
             self._rows.append({"phase": phase, "step": step, **numbers})
         if self.tell and pending:
@@ -59,7 +59,7 @@ class History:
         return self._rows
 
     def column(self, name: str, *, phase: str | None = None) -> list[float]:
-        """Return one logged value over the steps where it occurs.
+        """Return one logged value at all steps that have it.
 
         >>> History([{"phase": "a", "step": 0, "x": 1.0}, {"phase": "b", "step": 0, "y": 2.0}]).column("x")
         [1.0]
@@ -87,7 +87,7 @@ class History:
 
 
 def _curve(values: list[float], *, width: int = 240, height: int = 32) -> str:
-    """Return a small picture of some values over their steps, with the first and the last in words.
+    """Return a small SVG plot of the values, followed by the first and the last as text.
 
     >>> _curve([1.0, 3.0]).startswith("<svg")
     True

@@ -1,4 +1,4 @@
-"""The one loop: every method's phases run here."""
+"""The loop that runs the phases of every method."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def run_phases(
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
-    a checkpoint continues exactly as if it had never stopped. The caller's random generators are left alone. Several
-    processes take every step together; the first decides when to look, to save and to leave.
+    a checkpoint continues exactly as if it had never stopped. The caller's random generators do not change. Several
+    processes take every step together; the first decides when to check, save and stop.
 
-    After each step, what the ``callbacks`` return is logged with it. If one of them wants to stop, a checkpoint is
-    written, if there is a place for it, and `Stopped` is raised. A ``guard`` stops a run that destroys the model, with
-    a `CollapseError` that has the last good weights. ``running`` is what callbacks are told of the run.
+    The values that ``callbacks`` return after a step are logged with it. If a callback wants to stop, the run writes a
+    checkpoint, if ``checkpoints`` is given, and raises `Stopped`. A ``guard`` stops a run that destroys the model with
+    a `CollapseError` that holds the last good weights. ``running`` describes the run to the callbacks.
     """
     running = running or Running(bench, bench.split)
     run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), guard, list(callbacks), running)
@@ -67,7 +67,7 @@ def run_phases(
 
 @contextmanager
 def _going_along(callbacks: Sequence[Callback], running: Running) -> Iterator[None]:
-    """Let callbacks begin, and let go of what they took, however the run ends."""
+    """Begin the callbacks, and end them however the run ends."""
     with ExitStack() as stack:
         for callback in callbacks:
             stack.callback(callback.end)
@@ -77,7 +77,7 @@ def _going_along(callbacks: Sequence[Callback], running: Running) -> Iterator[No
 
 @dataclass
 class _Run:
-    """What belongs to one run of phases."""
+    """One run of phases."""
 
     bench: Workbench
     phases: Sequence[Phase]
@@ -96,7 +96,7 @@ class _Run:
             callback.rows(first, rows)
 
     def go(self, done: Checkpoint | None) -> None:
-        """Run everything, or what a checkpoint left to do."""
+        """Run all phases, or those that remain after a checkpoint."""
         if done:
             self._restore(done)
         with own_random_numbers(self.bench.device), self.bench.working(), self.line:
@@ -109,7 +109,7 @@ class _Run:
                     self._begin(index)
                     self._steps(index, first=0)
                 phase.finish()
-                _ = self.history.rows  # raises where a value is not finite
+                _ = self.history.rows  # raises if a value is not finite
                 self._require_finite(f"in the last step of {phase.name}")
                 if self.guard and phase.steps:
                     self.guard.check_end(phase)
@@ -125,7 +125,7 @@ class _Run:
     def _steps(self, index: int, *, first: int) -> None:
         bench, phase = self.bench, self.phases[index]
         self.line.phase(phase.name, steps=phase.steps, done=first)
-        own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
+        own = [processes.rank()] if processes.rank() else []  # each process draws its own dropout
         for number in range(first, phase.steps):
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
             bench.forward.compiling.step(number - first, left=phase.steps - number)
@@ -138,7 +138,7 @@ class _Run:
             self._between_steps(index, number)
 
     def _between_steps(self, index: int, number: int) -> None:
-        """Look, save and leave, if it is time to."""
+        """Check, save and stop, if each is due."""
         phase = self.phases[index]
         look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
         leave = any(callback.wants_to_stop() for callback in self.callbacks)
@@ -150,7 +150,7 @@ class _Run:
         if self.checkpoints and save:
             self.checkpoints.save(self._checkpoint(index, number + 1))
         if leave:
-            left = "it can be resumed" if self.checkpoints else "without a folder (out=) nothing is kept"
+            left = "the run can be resumed" if self.checkpoints else "without an output folder (out=) nothing is kept"
             raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
@@ -176,7 +176,7 @@ class _Run:
         if done.extra.get("phases") != [phase.name for phase in self.phases]:
             raise UsageError(
                 f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
-                "Resume with the command that began the run."
+                "Resume with the command that started the run."
             )
         try:
             sharding.load(self.bench.model, _under("model.", done))
@@ -199,19 +199,19 @@ class _Run:
 
     def _require_finite(self, when: str) -> None:
         finite = {name: sharding.local(tensor).isfinite().all() for name, tensor in self.bench.model.named_parameters()}
-        if self.bench.sharded:  # what this process holds of a weight may be fine
+        if self.bench.sharded:  # this process's shard of a weight may be finite
             flags = exchange.summed(torch.stack(list(finite.values())).long())
             finite = dict(zip(finite, flags == processes.count(), strict=True))
         broken = [name for name, fine in finite.items() if not fine]
         if broken:
             raise RunError(
                 f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
-                "Take a smaller learning rate, and check the model's weights before the run."
+                "Use a smaller learning rate, and check the model's weights before the run."
             )
 
 
 def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers that a model leaves out of its state, which training mode may change all the same."""
+    """Return the buffers that a model's state dict omits; training mode may still change them."""
     saved = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
 

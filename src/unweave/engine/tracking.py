@@ -1,4 +1,4 @@
-"""The history of a run, sent to a tracker: TensorBoard, Weights & Biases, MLflow, … whatever Accelerate knows."""
+"""Send the history of a run to a tracker that Accelerate knows, such as TensorBoard, Weights & Biases or MLflow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unweave.engine.callbacks import Callback, Running
 from unweave.errors import UsageError, unknown
 from unweave.runtime import processes
 
-INSTALLED_AS = {"comet_ml": "comet-ml"}  # where the package has another name than the tracker
+INSTALLED_AS = {"comet_ml": "comet-ml"}  # packages whose name differs from the tracker's
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers that Accelerate does not know, or whose package is not installed.
+    """Raise a `UsageError` for trackers that Accelerate does not know or whose package is not installed.
 
     >>> check_trackers(["tensorbord"])
     Traceback (most recent call last):
@@ -41,7 +41,7 @@ class Track(Callback):
 
     Args:
         names: Trackers, such as ``"tensorboard"``, ``"wandb"`` or ``"mlflow"``.
-        folder: Where trackers that write files write them. None: ``tracking`` beside the output folder.
+        folder: The folder for trackers that write files. None: ``tracking`` beside the output folder.
 
     >>> Track("tensorbord").check()
     Traceback (most recent call last):
@@ -53,7 +53,7 @@ class Track(Callback):
         self.trackers: list[Any] = []
 
     def check(self) -> None:
-        """Refuse trackers that are unknown or not installed."""
+        """Raise a `UsageError` for trackers that are unknown or not installed."""
         check_trackers(self.names)
 
     def begin(self, running: Running) -> None:
@@ -81,13 +81,13 @@ class Track(Callback):
                 tracker.log(values, step=step)
 
     def end(self) -> None:
-        """Let the trackers write what they hold."""
+        """Close the trackers, which write what they still hold."""
         for tracker in self.trackers:
             tracker.finish()
         self.trackers = []
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a configuration, those of its settings included; trackers take no others."""
+    """Return the plain values of a configuration and of its settings; trackers accept no others."""
     whole = {**config, **config.get("settings", {})}
     return {name: value for name, value in whole.items() if isinstance(value, bool | int | float | str)}

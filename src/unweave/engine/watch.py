@@ -1,4 +1,4 @@
-"""Watching a run: accuracies of the subsets while a method works, without touching what it does."""
+"""Log the accuracies of the subsets during a run without affecting it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ POINTS = 25
 
 @dataclass(eq=False)
 class Watch(Callback):
-    """Log accuracies of the three subsets while a run works.
+    """Log accuracies of the three subsets during a run.
 
-    The same samples are looked at each time, evenly chosen from each subset. The model is not changed, and the work is
-    not counted in the run's cost.
+    Each time the same samples, evenly chosen from each subset, are evaluated. The model is not changed, and the
+    evaluation is not counted in the run's cost.
 
     Args:
         test: A split of test data to watch as well. None: the run's own, if it has one.
-        every: Steps between two looks. 0: 25 looks in each phase.
+        every: Steps between two evaluations. 0: 25 evaluations in each phase.
         samples: The most samples of each subset.
 
     Raises:
@@ -50,15 +50,15 @@ class Watch(Callback):
             )
 
     def check(self) -> None:
-        """Refuse test data that is not a split."""
+        """Raise a `UsageError` if ``test`` is not a split."""
         require_type("Watch", self.test, (Partition, type(None)), "given a Split of test data")
 
     def describe(self) -> dict[str, Any]:
-        """Return how closely it looks."""
+        """Return how often and on how many samples it evaluates."""
         return {"watch": {"every": self.every, "samples": self.samples}}
 
     def is_due(self, step: int, *, steps: int) -> bool:
-        """Tell whether to look after a step. It depends on nothing else, so that a resumed run looks at the same."""
+        """Return whether to evaluate after a step. It depends on the step only, so a resumed run evaluates the same."""
         every = self.every or math.ceil(steps / POINTS)
         return step == 0 or step == steps - 1 or step % every == every - 1
 
@@ -74,7 +74,7 @@ class Watch(Callback):
         ]
 
     def step(self, phase: Phase, number: int) -> Logged:
-        """Return the accuracies and the forget loss, if it is time to look."""
+        """Return the accuracies and the forget loss, if an evaluation is due."""
         if not self.is_due(number, steps=phase.steps):
             return {}
         bench = phase.bench
