@@ -4,12 +4,12 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: bench scaling demo test lint types check-tests torture package picture gallery clean
+.PHONY: bench scaling demo test lint types check-tests published torture package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
 
-test: lint types check-tests
+test: lint types check-tests published
 
 # The stamp is older than these files after a pull that changed them, so the environment follows.
 $(READY): pyproject.toml constraints.txt
@@ -28,7 +28,11 @@ types: $(READY)
 
 # Several processes with one thread each: torch's threads would get in each other's way.
 check-tests: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist loadfile --ignore tests/published
+
+# What is committed of studies: the numbers, where they come from, the pages built from them, the tables in the docs.
+published: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --dist worksteal tests/published
 
 # How many times faster than the released loop's way of working, in minutes; with a GPU, also how well it is used.
 # `make bench OUT=results/speed` writes what was measured.
@@ -52,9 +56,9 @@ package: $(READY)
 picture: demo
 	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
 
-# The committed report and numbers of every named study on the digits. One thread, so that they come out the same.
+# The page of every published study, in docs/gallery, from the numbers in results; some minutes.
 gallery: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) tools/publish.py study digits --run digits all --seeds 3
+	OMP_NUM_THREADS=1 $(RUN) tools/gallery.py
 
 clean:
-	rm -rf $(VENV) dist unweave-demo study
+	rm -rf $(VENV) dist unweave-demo study docs/gallery/*/

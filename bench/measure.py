@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bench.workloads import METHOD, Workload
+from bench.workloads import Workload
 from unweave.engine import History, Phase, Workbench, derive_seed
 from unweave.engine.compiling import Compile
 from unweave.evaluation import observe
@@ -88,9 +88,9 @@ def phase_of(
     """Return a stage of the two-stage method, or the only phase of our own method, ready for its first step."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
     if stage == "constrained":
-        (phase,) = OWN.phases(OWN.configure({}))
+        (phase,) = OWN.configure({}).phases()
     else:
-        phase = list(METHOD.phases(workload.settings))[stage - 1]
+        phase = list(workload.settings.phases())[stage - 1]
     phase.prepare(bench)
     phase.begin()
     return bench, phase
@@ -105,7 +105,7 @@ def take_steps(
         clock()
     for number in range(first, first + count):
         seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-        bench.passes.forwards.step(number, left=phase.steps - number)
+        bench.forward.compiling.step(number, left=phase.steps - number)
         history.add(phase.name, number, phase.step(number))
         if clock:
             clock()

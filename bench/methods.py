@@ -32,12 +32,14 @@ STILL = 1e-12  # a step size that moves nothing
 NAMES = tuple(name for name in METHODS if name != "original")
 
 
-def measure_method(method: Method, workload: Workload, device: torch.device, *, compile: Compile) -> dict[str, Any]:
+def measure_method(
+    method: type[Method], workload: Workload, device: torch.device, *, compile: Compile
+) -> dict[str, Any]:
     """Return what a run of a method takes, and how many of its steps were timed."""
     configured = workload.configured(method)
     still = {name: STILL for name in configured.to_dict() if name.endswith("learning_rate")}
-    phases = list(method.phases(method.configure(configured.to_dict(), still)))
-    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile, initial=workload.ours)
+    phases = method.configure(configured.to_dict(), still).with_given(initial=workload.ours).phases()
+    bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     found = {phase.name: _measure_phase(bench, phase, device) for phase in phases}
@@ -65,7 +67,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
     def take(numbers: Sequence[int]) -> None:
         for number in numbers:
             seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-            bench.passes.forwards.step(number, left=phase.steps - number)
+            bench.forward.compiling.step(number, left=phase.steps - number)
             phase.step(number)
 
     begun = timed(begin)
@@ -118,7 +120,7 @@ def main() -> None:
             measure.write(words.out, "methods", {"workload": workload.note, "compile": found}, device)
 
 
-def _measured(method: Method, workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
+def _measured(method: type[Method], workload: Workload, device: torch.device, way: Any) -> dict[str, Any]:
     """Measure a method. With ``on``, measure it again with the compiled code, to tell the seconds of compiling."""
     begun = time.perf_counter()
     row = measure_method(method, workload, device, compile=way)

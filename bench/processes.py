@@ -65,16 +65,16 @@ def phase_of(work: str, batch: int) -> Phase:
     """Return the phase of a piece of work; all its batches have one size."""
     if work == "fine-tune":
         method = find_method("ft")
-        return next(iter(method.phases(method.configure({"batch_size": batch, "normalisation": "eval"}))))
+        return next(iter(method.configure({"batch_size": batch, "normalisation": "eval"}).phases()))
     if work == "SCRUB":
         method = find_method("scrub")
         settings = {"batch_size": batch, "forget_batch": batch, "forget_epochs": 0, "normalisation": "eval"}
-        return next(iter(method.phases(method.configure(settings))))
+        return next(iter(method.configure(settings).phases()))
     method = find_method("two-stage")
     sizes = ("stage1_remote", "stage1_forget", "stage2_adjacent", "stage2_forget", "stage2_remote")
     settings = {f"{name}_batch": batch for name in sizes}
     settings |= {"stage2_forget_batches": FORGET_BATCHES, "stage2_remote_batches": REMOTE_BATCHES}
-    phases = list(method.phases(method.configure(settings)))
+    phases = list(method.configure(settings).phases())
     return phases[0] if work.endswith("1") else phases[1]
 
 

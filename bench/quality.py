@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure
-from unweave import evaluate, unlearn
+from unweave import Compute, evaluate, unlearn
 from unweave.data import SUBSETS
 from unweave.lab.benchmarks import find_benchmark
 from unweave.runs import load_weights
@@ -45,7 +45,7 @@ def main() -> None:
         original = load_weights(benchmark.initial(seed), weights).eval()
         for way, engine in WAYS.items():
             settings = benchmark.settings_for(method, None)
-            done = unlearn(original, task.train, METHOD, seed=seed, device=words.device, **engine, **settings)
+            done = unlearn(original, task.train, METHOD, seed=seed, compute=Compute(words.device), **engine, **settings)
             scores = evaluate(done.model, task.train, task.test, questions=(), device=words.device)
             accuracies = {f"{part} {subset}": scores[part][subset]["accuracy"] for part, subset in CELLS}
             runs.append({"way": way, "seed": seed, "seconds": done.cost.seconds, **accuracies})

@@ -103,7 +103,7 @@ def by_parameters(device: torch.device, most: int) -> list[dict[str, Any]]:
         for name in ("stage2", "fine_tuning"):
             model = network(parameters).to(device)
             bench = Workbench(model, data(BATCH), device=device, compile="off")
-            phase: Any = list(METHOD.phases(settings))[1]
+            phase: Any = list(settings.phases())[1]
             if name == "fine_tuning":
                 recipe = DescentSettings(optimizer="sgd", momentum=0.9, learning_rate=1e-6, batch_size=BATCH)
                 phase = Descent(recipe, subsets=("adjacent", "remote"))
@@ -141,7 +141,7 @@ def by_forget_set(device: torch.device) -> list[dict[str, Any]]:
     for forget in FORGET:
         settings = METHOD.configure({"stage2_remote_batches": 1, "stage2_learning_rate": 1e-6})
         bench = Workbench(network(100_000).to(device), data(forget), device=device, compile="off")
-        phase = list(METHOD.phases(settings))[1]
+        phase = list(settings.phases())[1]
         start = time.perf_counter()
         phase.prepare(bench)
         phase.begin()

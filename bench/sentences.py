@@ -63,7 +63,7 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
     method = find_method("two-stage")
     bench = Workbench(model, split, device=CPU)
     works: dict[str, Callable[[], Any]] = {}
-    for phase in method.phases(method.configure(SETTINGS)):
+    for phase in method.configure(SETTINGS).phases():
         phase.prepare(bench)
         phase.begin()
         works[phase.name] = partial(measure.take_steps, bench, phase, 1)
@@ -80,11 +80,13 @@ def compare(model: nn.Module, split: Split, *, rounds: int = ROUNDS) -> dict[str
 def _timed(work: Callable[[], Any], bench: Workbench, *, by_length: bool) -> list[float]:
     """Time some work. In whole batches nothing is cut, because each batch has a sentence of full length."""
     bench.split.samples.cut_padding = by_length
+    bench.forward.may_run_apart(by_length)
     laps = Laps(CPU)
     laps()
     work()
     laps()
-    bench.split.samples.cut_padding = True
+    bench.split.samples.cut_padding = None
+    bench.forward.may_run_apart(True)
     return laps.seconds
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +34,13 @@ class Workload:
     train: Split
     test: Split
     stored: dict[str, StoredImages]
-    configured: Callable[[Method], Any]  # a method's settings
+    configured: Callable[[type[Method]], Method]  # a method with its settings
     workers: int  # processes of the yardstick's loaders
     note: str
 
     @property
-    def settings(self) -> Any:
-        """The settings of the two-stage method."""
+    def settings(self) -> Method:
+        """The two-stage method with its settings."""
         return self.configured(METHOD)
 
     def loaders(self, device: torch.device) -> dict[str, Loaders]:
@@ -111,7 +110,7 @@ def images(*, size: int = 224, train: int = 50_000, test: int = 10_000) -> Workl
     )
 
 
-def _printed(method: Method) -> Any:
+def _printed(method: type[Method]) -> Method:
     """Return the settings that the paper prints for CIFAR-100, else those of the release or of the authors."""
     if method.name == "retrain":
         return method.configure(TRAINING.to_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import statistics
 from collections import defaultdict
 
 import pytest
@@ -65,6 +66,16 @@ def test_no_two_modules_share_a_name():
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_no_two_public_classes_share_a_name():
+    places = defaultdict(list)
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file.relative_to(SOURCE).as_posix()}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert shared == {}
+
+
 def test_no_room_is_called_utils():
     assert not [file for file in FILES if {"utils", "util", "common", "misc"} & set(file.relative_to(SOURCE).parts)]
     assert not [file for file in FILES if file.stem in ("utils", "util", "common", "misc")]
@@ -75,7 +86,7 @@ def test_the_tests_mirror_the_package():
     folders = {
         folder.relative_to(ROOT / "tests").as_posix()
         for folder in (ROOT / "tests").rglob("*")
-        if folder.is_dir() and folder.name != "__pycache__"
+        if any(folder.glob("*.py"))
     }
     assert folders - rooms - {"helpers", "published", "bench"} == set()
 
@@ -85,3 +96,35 @@ def test_no_test_module_imports_another():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 assert node.module.startswith("tests.helpers"), f"{file} imports {node.module}"
+
+
+def functions():
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{file.relative_to(SOURCE).as_posix()}:{node.lineno} {node.name}", node
+
+
+def branches(function):
+    """Return how many ways lead through a function: loops, conditions, and those within expressions."""
+    found = 1
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.IfExp | ast.For | ast.While | ast.ExceptHandler | ast.match_case):
+            found += 1
+        elif isinstance(node, ast.BoolOp):
+            found += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            found += 1 + len(node.ifs)
+    return found
+
+
+def test_functions_fit_on_a_screen():
+    assert not {name: lines for name, node in functions() if (lines := node.end_lineno - node.lineno + 1) > 60}
+
+
+def test_functions_have_few_branches():
+    assert not {name: count for name, node in functions() if (count := branches(node)) > 15}
+
+
+def test_files_are_short():
+    assert statistics.median(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES) <= 110

@@ -12,6 +12,7 @@ import pytest
 
 import unweave
 from tests.helpers.places import ROOT
+from unweave import Compute
 
 
 def test_every_public_name_exists():
@@ -52,7 +53,9 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     (block,) = python_blocks(ROOT / "CONTRIBUTING.md")
     space: dict = {}
     exec(compile(block, "CONTRIBUTING.md", "exec"), space)
-    losses = unweave.unlearn(model, split, method=space["ASCEND"], device="cpu").history.column("forget_loss")
+    losses = unweave.unlearn(model, split, method=space["Ascend"](rate=0.1), compute=Compute("cpu")).history.column(
+        "forget_loss"
+    )
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
 

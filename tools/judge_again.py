@@ -1,9 +1,9 @@
-"""Judge a tuning's trials by today's objective: `python tools/judge_again.py TUNING --out FOLDER`.
+"""Score the trials of an older tuning by today's objective: `python tools/judge_again.py TUNING --out FOLDER`.
 
-What tuning maximises at the goal erase was changed once; a folder that was judged by the older objective is not gone on
-with. Its trials need not be run again for that: their held-out accuracies are kept. FOLDER becomes a tuning like any
-other, with the same trials and today's scores, and with the commands of both in its provenance. The original whose
-accuracies count is trained again unless TUNING still has it: ``--data`` and ``--device`` are those of `unweave tune`.
+The objective of tuning for the goal erase changed once, and `unweave tune` does not resume a folder with scores of the
+older objective. The trials need not run again, because their held-out accuracies are stored. FOLDER becomes a normal
+tuning folder with the same trials, today's scores, and the commands of both in its provenance. The original model is
+trained again unless TUNING still has it. ``--data`` and ``--device`` are those of `unweave tune`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from unweave.lab.benchmarks import Benchmark, find_benchmark
 from unweave.lab.tuning import Space, Tuning, erase_score
 from unweave.lab.tuning.objectives import accuracies
 from unweave.lab.tuning.searches import Tried, open_storage, require_optuna
-from unweave.lab.tuning.tune import Work
+from unweave.lab.tuning.tune import TrialRunner
 from unweave.storage import provenance
 
 
 def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | None = None) -> Tuning:
-    """Make a tuning of the trials of another, judged anew."""
+    """Make a tuning folder from the trials of another, with new scores."""
     about = json.loads((source / "tuning.json").read_text())
     if (about["goal"], about["seeds"]) != ("erase", 1):
         raise UsageError(
-            f"{source} is a tuning at the goal {about['goal']} with {about['seeds']} seeds. Only at the goal erase "
-            "and with one seed, whose accuracies are kept, trials can be judged again."
+            f"{source} is a tuning for the goal {about['goal']} with {about['seeds']} seeds. Trials can be judged "
+            "again only for the goal erase with one seed, because only then their accuracies are stored."
         )
     if (out / "best.json").exists():
         raise UsageError(f"{out} holds a tuning that is done. Choose another --out.")
@@ -52,7 +52,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
     computing = Computing(device=device)
-    base = Work(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
+    base = TrialRunner(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():
         for trial in trials[name][len(search.tried()) :]:
@@ -65,7 +65,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
 
 
 def judged(tried: Tried, original: dict[str, float]) -> Tried:
-    """Return the trial with today's score. One that failed keeps the worst."""
+    """Return the trial with today's score. A failed trial keeps the worst score."""
     if tried.error:
         return tried
     score = erase_score(tried.accuracy, original)
@@ -73,7 +73,7 @@ def judged(tried: Tried, original: dict[str, float]) -> Tried:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Read the command line, and print the settings that were chosen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tuning", type=Path)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,9 +1,9 @@
 """Print the main table of a published study, the paper's numbers in brackets: `python tools/table.py NAME`.
 
-NAME/PART is a further study of the benchmark, such as one with tuned settings. With ``--variants``: the method's
-variants, study by study. With ``--membership``: what attacks say of the forget data. With ``--tuned``: what tuning
-gave, from results/NAME/tuned and the settings that come with the package. `python tools/table.py --overview`: every
-benchmark in a line. `python tools/table.py --times`: what every method takes with a GPU to itself, beside the paper's.
+NAME/PART is a further study of the benchmark, such as one with tuned settings. ``--variants`` prints the variants of
+two-stage, study by study; ``--membership`` the results of attacks on the forget data; ``--tuned`` the results of
+tuning, from results/NAME/tuned and the settings in the package. `python tools/table.py --overview` prints a line for
+every benchmark, `python tools/table.py --times` the time of every method with a GPU to itself, beside the paper's.
 README.md, docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
 """
 
@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from unweave.lab.report import Group, label
+from places import PAPER_COSTS, RESULTS, TUNED
+from unweave.lab.report import Group, label, read_results
 from unweave.lab.report.printed import counterpart, printed_rows
+from unweave.lab.report.sections import sections
 from unweave.lab.tuning import erase_score
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS, TUNED = ROOT / "results", ROOT / "src" / "unweave" / "benchmarks" / "tuned"
-GALLERY = ROOT / "docs" / "gallery"
-TIMES, PAPER_COSTS = RESULTS / "speed/h200/methods.json", ROOT / "src/unweave/lab/report/data/paper-costs.json"
+TIMES = RESULTS / "speed/h200/methods.json"
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 BENCHMARKS = {
@@ -36,7 +35,7 @@ BENCHMARKS = {
     "fashion-mnist": "Fashion-MNIST, small CNN: sandals",
     "digits": "Digits, small CNN: nines",
 }
-ATTACKS = {  # by their metrics: words, and how numbers are shown
+ATTACKS = {  # by metric: a heading, and the format of numbers
     "mia_svc_confidence": ("confidence attack: called non-members", "{:.1%}"),
     "mia_population_auc": ("loss attack: AUC", "{:.3f}"),
     "mia_rmia_auc": ("RMIA: AUC", "{:.3f}"),
@@ -47,8 +46,8 @@ HEAD = " | ".join(f"{split} {subset} {'↓' if subset == 'forget' else '↑'}" f
 def table(name: str) -> str:
     """Return the table as Markdown: a row per method, means ± deviation over its seeds, in percent.
 
-    A method that was run with several profiles has a row for each. Variants of two-stage have a table of their own
-    where they answer a named study's question.
+    A method with several profiles has a row for each. If the study has named studies, the variants of two-stage belong
+    to them and are left out here.
     """
     study = RESULTS / (name if "/" in name else f"{name}/all")
     frame = pd.read_parquet(study / "results.parquet")
@@ -78,24 +77,24 @@ def table(name: str) -> str:
 
 
 def variants_table(name: str) -> str:
-    """Return the variants of two-stage as Markdown, of every named study that has some, from its published tables."""
+    """Return the variants of two-stage as Markdown, for every named study with variants that the paper has too."""
     lines = [f"| accuracy in % | seeds | {HEAD} |", "|---" * 8 + "|"]
-    for file in sorted((GALLERY / name / "tables").glob("study-*-paper.csv")):
-        beside = pd.read_csv(file, keep_default_na=False)
-        counts = pd.read_csv(file.with_name(file.name.replace("paper", "accuracy")), keep_default_na=False)
-        if (counts.variant == "").all():
+    results = read_results(RESULTS / name / "all")
+    for study in sorted(sections(results, against_paper=True), key=lambda study: study.name):
+        beside = next((grid for grid in study.grids if grid.name.endswith("-paper")), None)
+        rows = [group for group in study.labels if group.method != "original"]
+        if beside is None or not any(group.variant for group in rows):
             continue
-        for row in counts[counts.method != "original"].itertuples():
-            ours = beside[(beside.method == row.method) & (beside.variant == row.variant)]
-            of = {(one["split"], one["subset"]): one for one in ours.to_dict("records")}
-            study = file.name.removeprefix("study-").removesuffix("-paper.csv")
-            words = f"{study}: {row.method}{f', {row.variant}' if row.variant else ''}"
-            lines.append(f"| {words} | {row.seeds} | {' | '.join(_beside(of[cell]) for cell in CELLS)} |")
+        of = {(one["method"], one["variant"], one["split"], one["subset"]): one for one in beside.records}
+        for group in rows:
+            words = f"{study.name}: {group.method}{f', {group.variant}' if group.variant else ''}"
+            cells = [_beside(of[group.method, group.variant, *cell]) for cell in CELLS]
+            lines.append(f"| {words} | {len(results.seeds_of(group))} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def membership_table(name: str) -> str:
-    """Return what membership attacks say of the forget data as Markdown: means over the seeds."""
+    """Return the results of membership attacks on the forget data as Markdown: means over the seeds."""
     frame = pd.read_parquet(RESULTS / name / "all" / "results.parquet")
     found = frame[(frame.variant == "") & (frame.split == "train") & (frame.subset == "forget")]
     means = found.groupby(["method", "profile", "variant", "metric"]).value.mean()
@@ -111,14 +110,14 @@ def _place(row: Group) -> tuple[int, Group]:
     return (ORDER.index(row.method) if row.method in ORDER else len(ORDER), row)
 
 
-def _beside(of: dict[str, str]) -> str:
+def _beside(of: dict[str, float | None]) -> str:
     mean, deviation, paper = (of[key] for key in ("ours_mean", "ours_std", "paper_mean"))
-    ours = f"{100 * float(mean):.1f}" + (f"±{100 * float(deviation):.1f}" if deviation != "" else "")
-    return ours + (f" ({100 * float(paper):.1f})" if paper != "" else "")
+    ours = f"{100 * mean:.1f}" + ("" if deviation is None else f"±{100 * deviation:.1f}")
+    return ours + ("" if paper is None else f" ({100 * paper:.1f})")
 
 
 def tuned_table(name: str) -> str:
-    """Return what tuning gave as Markdown: held-out and test scores before and after, and what it cost."""
+    """Return the results of tuning as Markdown: held-out and test scores before and after, and the cost."""
     chosen = json.loads((TUNED / f"{name}.json").read_text())["methods"]
     lines = [
         "| method | held-out: default → tuned | test: default | test: tuned | test: one seed | failed | s "
@@ -137,7 +136,7 @@ def tuned_table(name: str) -> str:
 
 
 def scores(study: Path, profile: str = "") -> dict[str, list[float]]:
-    """Return the objective of *erase* on test data, by method, of every seed; with several profiles, of one of them."""
+    """Return the score for the goal erase on test data, by method, for every seed, of all profiles or of one."""
     frame = pd.read_parquet(study / "results.parquet")
     plain = frame[(frame.metric == "accuracy") & (frame.variant == "") & (frame.split == "test")]
     if profile:
@@ -150,12 +149,12 @@ def scores(study: Path, profile: str = "") -> dict[str, list[float]]:
 
 
 def overview() -> str:
-    """Return every benchmark in a line: accuracies on unseen data of the original, and of the methods at their best."""
+    """Return a line for every benchmark: test accuracies of the original, and of methods with their best settings."""
     columns = ("before", "the best of the ten other methods", "two-stage", "`unweave`, its defaults")
     lines = [f"| forget (trained) · adjacent · remote | {' | '.join(columns)} |", "|---" * 5 + "|"]
     for name, words in BENCHMARKS.items():
         best: dict[str, tuple[float, str, str]] = {}
-        for folder in ("all", "tuned"):  # tuned cells may have a study of their own
+        for folder in ("all", "tuned"):  # tuned cells may be in a study of their own
             study = RESULTS / name / folder
             if not (study / "results.parquet").exists():
                 continue
@@ -176,7 +175,7 @@ def overview() -> str:
 
 
 def times() -> str:
-    """Return what every method takes as Markdown, and which share of retraining that is; the paper's beside it."""
+    """Return the time of every method as Markdown, and its share of retraining, beside the paper's."""
     measured = json.loads(TIMES.read_text())["compile"]["off"]
     costs = json.loads(PAPER_COSTS.read_text())
     minutes, megabytes = (

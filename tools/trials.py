@@ -1,4 +1,4 @@
-"""What `tools/tried.py` tries: variants of the method unweave, and estimates of what retraining would do."""
+"""The experiments of `tools/tried.py`: variants of the method unweave, and estimates of a retrained model."""
 
 from __future__ import annotations
 
@@ -13,84 +13,96 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave import Result, Split, UsageError, evaluate, unlearn
+from unweave import Compute, Result, Shortfall, Split, UsageError, evaluate, unlearn
 from unweave.data import SUBSETS, Data
-from unweave.engine import Workbench
+from unweave.engine import Phase, Workbench
 from unweave.evaluation import predict
-from unweave.lab.benchmarks import Benchmark, Task, find_benchmark
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask, find_benchmark
 from unweave.maths import Gradient, remove_span, squared_wasserstein
 from unweave.methods import Method, find_method
 from unweave.methods.unseen import reference_losses
-from unweave.methods.unweave import UNWEAVE, Constrained
+from unweave.methods.unweave import Constrained, Unweave
 from unweave.runs import load_weights
 from unweave.tasks import cross_entropy
 
 CPU = torch.device("cpu")
 SEEDS, HELD_OUT, DIALS = range(3), 0.2, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-SMALLER = 300  # images of each class of Fashion-MNIST, so that two cores do
+SMALLER = 300  # images of each class of Fashion-MNIST, few enough for two cores
 SMALLER_SETTINGS = {"batch_size": 64, "remote_batch": 256, "epochs": 12}
-CIFAR = ("maple_tree", "lamp", "tiger", "road")  # no result is reported for these
+CIFAR = ("maple_tree", "lamp", "tiger", "road")  # classes that no reported result forgets
 Row = dict[str, Any]
 Trials = Iterator[tuple[Row, Callable[[], Row]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where data and trained originals are, and what computes. Each table takes what it needs."""
+    """The folders of data and trained originals, and the device. Each table uses what it needs."""
 
     data: str | None = None
-    originals: Path | None = None  # the folder of a study that kept them
+    originals: Path | None = None  # folder of a study with its originals
     device: str = "cpu"
 
 
 class TwoDirections(Constrained):
-    """Also leave the mean forget loss as it is, to first order."""
+    """Also keep the mean forget loss constant, to first order."""
 
     def _distance(self) -> tuple[Tensor, Gradient]:
         distance, uphill = super()._distance()
         count = len(self.forget.rows)
         mean = self.bench.gradient(self.bench.losses(batch).sum() / count for batch in self.forget.in_order())
-        # Orthogonal to the first direction, so that removing that afterwards does not bring this back.
+        # Orthogonal to the first direction: removing that one later does not restore this one.
         self.velocity = remove_span(self.velocity, [remove_span(mean, [uphill])], in_place=True)
         return distance, uphill
 
 
-class Experiment:
-    """A benchmark with one seed: its original, and ways to unlearn from it."""
+class UnweaveInTwoDirections(Unweave):
+    """Our own method with this phase."""
 
-    def __init__(self, benchmark: Benchmark, task: Task, seed: int, original: nn.Module, device: str = "cpu") -> None:
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [TwoDirections(self)]
+
+
+class Experiment:
+    """A benchmark with one seed and its original, and ways to unlearn from it."""
+
+    def __init__(
+        self, benchmark: Benchmark, task: BenchmarkTask, seed: int, original: nn.Module, device: str = "cpu"
+    ) -> None:
         self.benchmark, self.task, self.seed, self.original = benchmark, task, seed, original
-        self.common: dict[str, Any] = {"device": device, "progress": False, "limits": None}
+        self.common: dict[str, Any] = {"guard": None, "compute": Compute(device)}
 
     def retrain(self, seed: int, epochs: int | None = None) -> Result:
-        """Train without the forget data, wholly or for some epochs."""
+        """Train without the forget data, for all epochs or for some."""
         recipe = self.benchmark.recipe.to_dict() | ({"epochs": epochs} if epochs else {})
         begin = {"seed": seed, "initial": lambda: self.benchmark.initial(seed)}
         return unlearn(self.original, self.task.train, "retrain", **begin, **self.common, **recipe)
 
     def run(
         self,
-        method: str | Method = "unweave",
+        method: str | type[Method] = "unweave",
         *,
         split: Callable[[Split], Split] = lambda split: split,
         model: nn.Module | None = None,
         **values: Any,
     ) -> Result:
-        """Unlearn by the benchmark's settings and these, from the split that a function makes of the benchmark's."""
+        """Unlearn with the benchmark's settings and ``values``; ``split`` changes the benchmark's split."""
         name = method if isinstance(method, str) else "unweave"
         own = self.benchmark.settings_for(find_method(name), None)
-        plain = {"least_steps": 0} if name == "unweave" else {}  # rows with few epochs are to have few steps
+        plain = {"least_steps": 0} if name == "unweave" else {}  # so that few epochs mean few steps
         arguments = {"seed": self.seed, **self.common, **plain, **own, **values}
         return unlearn(model or self.original, split(self.task.train), method, **arguments)
 
     def losses(self, model: nn.Module, split: Split, *subsets: str) -> Tensor:
-        """Return a model's losses."""
+        """Return the losses of a model."""
         return predict(model, split.samples, split.rows(*subsets), device=CPU).losses.double()
 
     def scores(self, result: Result, *, retrained: list[nn.Module] | None = None) -> Row:
         """Return a row of the table."""
         asked = {"reference": retrained, "questions": ("reference",), "resamples": 0, "device": self.common["device"]}
-        found = evaluate(result.model, self.task.train, self.task.test, original=self.original, target=10.0, **asked)
+        found = evaluate(
+            result.model, self.task.train, self.task.test, original=self.original, certificate=Shortfall(10.0), **asked
+        )
         row: Row = {f"{part}_{s}": found[part][s]["accuracy"] for part in ("train", "test") for s in SUBSETS}
         row |= {"bound": found["train"]["forget"].get("forget_bound"), "gradients": result.cost.sample_gradients}
         if retrained:
@@ -101,23 +113,23 @@ class Experiment:
 
 
 def plain_losses(model: nn.Module, data: Data) -> Tensor:
-    """Return cross-entropies: as a loss that is not the package's own, the method takes no log-odds of it."""
+    """Return cross-entropies. As a loss of the user's own, the method uses its values instead of log-odds."""
     return cross_entropy(model, data)
 
 
 def shifted(split: Split) -> Split:
-    """Return the split with the forget images shifted by a pixel to each side too: forget what was never seen."""
+    """Return the split with shifted copies of the forget images, one pixel to each side: images never trained on."""
     moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
     return with_views(split, [lambda images, move=move: images.roll(move, dims=(-2, -1)) for move in moves])
 
 
 def mirrored(split: Split) -> Split:
-    """Return the split with the forget images mirrored too."""
+    """Return the split with mirrored copies of the forget images."""
     return with_views(split, [lambda images: images.flip(-1)])
 
 
 def with_views(split: Split, views: Sequence[Callable[[Tensor], Tensor]]) -> Split:
-    """Return the split with more of the forget images: what each of the functions makes of them."""
+    """Return the split with more forget images: those that each function makes of the given ones."""
     images, labels = split.samples.dataset.data
     gone = torch.from_numpy(split.forget)
     more = [view(images[gone]) for view in views]
@@ -127,8 +139,7 @@ def with_views(split: Split, views: Sequence[Callable[[Tensor], Tensor]]) -> Spl
 
 
 def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
-    """Return what is tried at the goal erase."""
-    both = dataclasses.replace(UNWEAVE, phases=lambda settings: [TwoDirections(settings)])
+    """Return the experiments for the goal erase."""
 
     def after_stage1(**values: Any) -> Any:
         first = e.run("two-stage", stage2_epochs=0)
@@ -148,7 +159,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
         "stage 1, then W2 to the losses after it, restored": after_stage1,
         "unweave": e.run,
         "unweave, losses instead of log-odds": lambda: e.run(loss=plain_losses),
-        "unweave, two directions": lambda: e.run(both),
+        "unweave, two directions": lambda: e.run(UnweaveInTwoDirections),
         "unweave, shifted forget images too": lambda: e.run(split=shifted),
     }
     axes = {
@@ -169,7 +180,7 @@ def erase_variants(e: Experiment) -> dict[str, Callable[[], Any]]:
 
 
 def erase(place: Place) -> Trials:
-    """Settings and variants, forgetting the 9."""
+    """Settings and variants, with the 9 forgotten."""
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     for seed in SEEDS:
@@ -179,7 +190,7 @@ def erase(place: Place) -> Trials:
 
 
 def targets(place: Place) -> Trials:
-    """How high the forget losses must be, forgetting every digit in turn."""
+    """How high the forget losses must be, with each digit forgotten."""
     for seed in SEEDS:
         original = None
         for kind in range(10):
@@ -195,7 +206,7 @@ def targets(place: Place) -> Trials:
 
 
 def cifar(place: Place) -> Trials:
-    """Settings at the goal erase on CIFAR-100 at 64 px, forgetting classes of four superclasses; for a GPU."""
+    """Settings for the goal erase on CIFAR-100 at 64 px, with classes of four superclasses forgotten; for a GPU."""
     short = {"stride": 0.001, "reach": 0.0025}
     tried: dict[str, dict[str, Any]] = {
         "original": {"method": "original"},
@@ -216,7 +227,7 @@ def cifar(place: Place) -> Trials:
         "unweave, mirrored forget images too": {"split": mirrored},
         "mirrored too, learning_rate 0.0015": {"split": mirrored, "learning_rate": 1.5e-3},
         "mirrored too, learning_rate 0.001": {"split": mirrored, "learning_rate": 1e-3},
-        # Several batches: only samples that lack something are differentiated, and more steps cost no more.
+        # Several batches: only samples below the target are differentiated, so more steps cost no more.
         "unweave, epochs 10, forget_batch 250": {"epochs": 10, "forget_batch": 250},
         "the same, learning_rate 0.001, epochs 10": {"epochs": 10, "forget_batch": 250, "learning_rate": 1e-3},
         "mirrored too, learning_rate 0.001, epochs 10": {"split": mirrored, "learning_rate": 1e-3, "epochs": 10},
@@ -228,7 +239,7 @@ def cifar(place: Place) -> Trials:
 
 
 def cifar_retrain(place: Place) -> Trials:
-    """Settings at the goal retrain on the same; their measure is trained on the way."""
+    """Settings for the goal retrain on the same classes; the retrained models are trained here."""
     aimed: dict[str, dict[str, Any]] = {
         "unweave, goal retrain": {},
         "the same, reach 0.0025": {"reach": 0.0025},
@@ -237,12 +248,12 @@ def cifar_retrain(place: Place) -> Trials:
         "the same, epochs 12, reach 0.0025": {"epochs": 12, "reach": 0.0025},
         "the same, budget 0.02": {"budget": 0.02},
         "the same, by rank": {"pairing": "rank"},
-        # Mirrored images were never trained on: they stand for unseen ones, which should be known no less.
+        # Mirrored images were never trained on. They stand for unseen images, which should stay as well known.
         "the same, mirrored forget images too": {"split": mirrored},
         "the same, mirrored forget images too, epochs 12": {"split": mirrored, "epochs": 12},
     }
     for kind, e in _cifar_experiments(place):
-        begin = {"seed": e.seed, "device": place.device}
+        begin = {"seed": e.seed, "compute": Compute(place.device)}
         retrained = cache(lambda e=e: [e.retrain(e.seed).model])
         brief = cache(lambda e=e, begin=begin: e.benchmark.train_briefly(e.original, e.task.train, **begin))
         tried: dict[str, Callable[[], Any]] = {"original": partial(e.run, "original"), "unweave, erase": e.run}
@@ -255,7 +266,9 @@ def cifar_retrain(place: Place) -> Trials:
 
 def _cifar_experiments(place: Place) -> Iterator[tuple[str, Experiment]]:
     if place.originals is None:
-        raise UsageError("This table needs --originals, the folder of a study of cifar100-resnet18 with size=64.")
+        raise UsageError(
+            "This table needs --originals, the folder of a study of cifar100-resnet18 with --option size=64."
+        )
     weights = place.originals / "models" / "original.seed-0.safetensors"
     for kind in CIFAR:
         benchmark = find_benchmark("cifar100-resnet18", data=place.data, options={"size": 64, "forget": kind})
@@ -264,7 +277,7 @@ def _cifar_experiments(place: Place) -> Iterator[tuple[str, Experiment]]:
 
 
 def few(place: Place) -> Trials:
-    """Few adjacent samples, which have few batches, and so few steps unless there are some at least."""
+    """Few adjacent samples: they make few batches, and so few steps unless there is a minimum."""
     for seed in SEEDS:
         benchmark = find_benchmark("digits")
         task = benchmark.load()
@@ -276,7 +289,7 @@ def few(place: Place) -> Trials:
 
 
 def with_few(count: int, split: Split) -> Split:
-    """Return the split as it is for somebody who has few of the adjacent samples."""
+    """Return the split with the first ``count`` adjacent samples only."""
     return Split(split.samples, split.forget, split.adjacent[:count], split.remote)
 
 
@@ -286,7 +299,7 @@ def references(place: Place) -> Trials:
 
 
 def fashion(place: Place) -> Trials:
-    """Some of the same on another benchmark, a small part of Fashion-MNIST."""
+    """Some of these estimates on a small part of Fashion-MNIST."""
     short = ("retrained with another seed", "original", "unweave, erase", "aim at held-out adjacent data")
     longer = tuple(f"aim at a training of {n} of 8 epochs" for n in (1, 2))
     yield from _references("fashion-mnist", ["sandal", "coat"], place.data, only=(*short, *longer))
@@ -307,14 +320,14 @@ def _references(name: str, forget: Sequence[Any], data: str | None, *, only: Seq
 
 
 def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row]]:
-    """Return every estimate with what comes of aiming at it, and what that is to be measured by."""
+    """Return runs that aim at every estimate, and the references to compare them with."""
     train, whole = e.task.train, e.benchmark.recipe.epochs
     retrained = cache(lambda: [e.retrain(e.seed).model, e.retrain(e.seed + 100).model])
     brief = cache(lambda epochs: e.retrain(e.seed + 200, epochs))
 
     def aim(guess: Any, *, cost: int = 0, **values: Any) -> Row:
-        bench = Workbench(e.original, train, device=CPU, reference=guess)
-        losses = reference_losses(bench, bench.batches("forget", size=512))
+        bench = Workbench(e.original, train, device=CPU)
+        losses = reference_losses(guess, bench, bench.batches("forget", size=512))
         row = e.scores(e.run(goal="retrain", reference=guess, **values), retrained=retrained())
         apart = [squared_wasserstein(losses, e.losses(model, train, "forget")).sqrt() for model in retrained()]
         return row | {"guess_w2": float(torch.stack(apart).mean()), "gradients": row["gradients"] + cost}
@@ -349,7 +362,7 @@ def reference_variants(e: Experiment, held: Split) -> dict[str, Callable[[], Row
 
 
 def dial(place: Place) -> Trials:
-    """Between the goals, for a digit that retraining hardly recognises and one that it mostly does."""
+    """Between the goals, for a digit that a retrained model hardly recognises and one that it mostly does."""
     for digit, seed in itertools.product((9, 3), SEEDS):
         benchmark = find_benchmark("digits", options={"forget": digit})
         task = benchmark.load()
@@ -362,10 +375,10 @@ def dial(place: Place) -> Trials:
             yield cell, lambda e=e, run=run, retrained=retrained: e.scores(run(), retrained=retrained)
 
 
-def carve(task: Task, *, most: int | None) -> tuple[Task, Split]:
-    """Return the task without a fifth of each fine class of the training part, and that fifth.
+def carve(task: BenchmarkTask, *, most: int | None) -> tuple[BenchmarkTask, Split]:
+    """Return the task without a fifth of each fine class of the training part, and a split with that fifth.
 
-    Of each class there are at most so many.
+    At most ``most`` samples of each class are used.
     """
     fine, generator = np.array(task.fine), np.random.default_rng(0)
     side = np.full(len(fine), -1)

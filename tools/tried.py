@@ -1,13 +1,19 @@
-"""What we tried for the method unweave: `python tools/tried.py TABLE --out FOLDER`.
+"""Run the experiments of docs/what-we-tried.md on the method unweave: `python tools/tried.py TABLE --out FOLDER`.
 
-Tables: ``erase`` (settings and variants at the goal erase), ``targets`` (how high the forget losses must be, all ten
-digits in turn), ``few`` (few adjacent samples), ``dial`` (between the goals), ``references`` (estimates of a retrained
-model's forget losses, and what comes of aiming at them; all ten digits in turn), ``fashion`` (some of the same on a
-small part of Fashion-MNIST, which needs ``--data``), ``cifar`` and ``cifar-retrain`` (both goals on CIFAR-100 at 64 px
-on a GPU: ``--data``, ``--device cuda``, and ``--originals`` of ``unweave study cifar100-resnet18 --option size=64
---methods original --keep-models all``).
-FOLDER/TABLE.csv has one row for each run, FOLDER/provenance.json where they come from. What is there is not run again:
-the same command goes on where it was stopped. ``--show`` prints the tables of docs/what-we-tried.md.
+Tables:
+
+- ``erase``: settings and variants for the goal erase
+- ``targets``: how high the forget losses must be, with each of the ten digits forgotten
+- ``few``: few adjacent samples
+- ``dial``: between the goals
+- ``references``: estimates of a retrained model's forget losses, and the results of aiming at them, with each of the
+  ten digits forgotten
+- ``fashion``: some of these on a small part of Fashion-MNIST; needs ``--data``
+- ``cifar`` and ``cifar-retrain``: both goals on CIFAR-100 at 64 px on a GPU; need ``--data``, ``--device cuda``, and
+  ``--originals``, a folder of ``unweave study cifar100-resnet18 --option size=64 --methods original --keep-models all``
+
+FOLDER/TABLE.csv has one row for each run, and FOLDER/provenance.json says where they come from. Runs in the table are
+not repeated, so the same command resumes. ``--show`` prints the tables of docs/what-we-tried.md.
 """
 
 from __future__ import annotations
@@ -22,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import trials
 
+import trials
 from unweave import RunError, RunWarning
 from unweave.data import SUBSETS
 from unweave.storage import provenance
@@ -38,7 +44,7 @@ TABLES = {
     "cifar": trials.cifar,
     "cifar-retrain": trials.cifar_retrain,
 }
-ERASE = ("erase", "targets", "few", "cifar")  # of the goal erase
+ERASE = ("erase", "targets", "few", "cifar")  # tables for the goal erase
 ACCURACIES = tuple(f"{part}_{subset}" for part in ("train", "test") for subset in SUBSETS)
 COLUMNS = (
     "variant",
@@ -57,7 +63,7 @@ Row = dict[str, Any]
 
 
 def complete(table: str, folder: Path, place: trials.Place) -> None:
-    """Run what is not in the table yet."""
+    """Run the experiments that are not in the table yet."""
     file = folder / f"{table}.csv"
     done = {(row["variant"], row["forget"], int(row["seed"])) for row in read(file)}
     with file.open("a", newline="") as opened:
@@ -76,12 +82,12 @@ def complete(table: str, folder: Path, place: trials.Place) -> None:
 
 
 def read(file: Path) -> list[Row]:
-    """Return the rows of a table, none where it is not there."""
+    """Return the rows of a table; none if there is no table."""
     return list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
 
 
 def show(table: str, folder: Path) -> str:
-    """Return a table in Markdown: means over seeds and digits, with the deviation where it says something."""
+    """Return a table in Markdown: means over seeds and digits."""
     heads = ["train f / a / r", "test f / a / r"] + (
         ["bound"] if table in ERASE else ["ToW split", "W₂ to retrained", "predictions apart"]
     )
@@ -117,21 +123,21 @@ def _mean(rows: list[Row], name: str, *, percent: bool) -> str:
 
 
 def main() -> None:
-    """Complete a table, or show all of them."""
-    parser = argparse.ArgumentParser(description="What we tried for the method unweave.")
+    """Complete a table, or print all of them."""
+    parser = argparse.ArgumentParser(description="Run the experiments of docs/what-we-tried.md.")
     parser.add_argument("table", nargs="?", choices=TABLES)
-    parser.add_argument("--data", help="folder of the data, where the digits are not meant")
-    parser.add_argument("--originals", type=Path, help="folder of a study that kept its originals")
+    parser.add_argument("--data", help="folder of the data sets, for other tables than those on the digits")
+    parser.add_argument("--originals", type=Path, help="folder of a study with its originals")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--show", action="store_true", help="print the tables in Markdown, and run nothing")
+    parser.add_argument("--show", action="store_true", help="print the tables in Markdown without running anything")
     words = parser.parse_args()
     if words.show:
         print("\n".join(show(table, words.out) for table in TABLES if (words.out / f"{table}.csv").exists()))
         return
     if not words.table:
-        parser.error("name a table, or --show")
-    warnings.simplefilter("ignore", RunWarning)  # what was hardly forgotten is in the table
+        parser.error("name a table, or give --show")
+    warnings.simplefilter("ignore", RunWarning)  # the table shows what was hardly forgotten
     torch.set_num_threads(1)
     words.out.mkdir(parents=True, exist_ok=True)
     command = " ".join(["python tools/tried.py", *sys.argv[1:]])

@@ -1,30 +1,58 @@
-"""What unweave raises when something is wrong, sorted by who can mend it."""
+"""Errors and warnings, sorted by who can fix the cause, and the checks of arguments that raise them."""
 
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsIndex
 
 
 class UsageError(ValueError):
-    """The call was wrong: the message says what was found and what to do. Exit code 2."""
+    """The call was wrong. The message says what was found and what to do. The command line exits with code 2.
+
+    >>> import torch
+    >>> import unweave as uw
+    >>> try:
+    ...     uw.losses.squared_wasserstein(torch.zeros(0), torch.ones(3))
+    ... except uw.UsageError as error:
+    ...     print(error)
+    current must be a non-empty vector of losses, but its shape is (0,).
+    """
 
 
 class RunError(RuntimeError):
-    """The call was right but the work failed, for instance because it diverged. Exit code 1."""
+    """The call was right, but the work failed, for example because it diverged. The command line exits with code 1.
+
+    >>> import unweave as uw
+    >>> issubclass(uw.CollapseError, uw.RunError)  # raised by the guard when a model loses what it should keep
+    True
+    """
 
 
 class RunWarning(UserWarning):
-    """The work goes on, but its user should know."""
+    """The work continues, but its result may not be what the user expects.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", RunWarning)  # let every such warning end the program
+    ...     warnings.warn("The model could not be compiled.", RunWarning)
+    Traceback (most recent call last):
+    unweave.errors.RunWarning: The model could not be compiled.
+    """
 
 
 class Stopped(RunError):  # noqa: N818
-    """The work was left on request, at a checkpoint from which it goes on."""
+    """The run stopped on request after it had saved a checkpoint. It can be resumed.
+
+    >>> import unweave as uw
+    >>> issubclass(uw.Stopped, uw.RunError)
+    True
+    """
 
 
 def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
-    """Refuse an argument of another kind.
+    """Raise a `UsageError` if an argument has the wrong type.
 
     >>> require_type("seed", "one", int, "a whole number")
     Traceback (most recent call last):
@@ -34,15 +62,17 @@ def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: st
         raise UsageError(f"{name} must be {words}, not {type(value).__name__}.")
 
 
-def require_seed(seed: Any) -> None:
-    """Refuse a seed that not every random generator takes."""
-    require_type("seed", seed, int, "a whole number")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed is {seed}, but must be from 0 to {2**32 - 1}.")
+def require_seed(seed: Any) -> int:
+    """Return a seed as a number that every random generator takes, or raise a `UsageError`."""
+    require_type("seed", seed, SupportsIndex, "a whole number")
+    found = operator.index(seed)
+    if not 0 <= found < 2**32:
+        raise UsageError(f"seed is {found}, but must be from 0 to {2**32 - 1}.")
+    return found
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that does not exist, suggesting the nearest that does.
+    """Return the error for an unknown name. It suggests the most similar known name.
 
     >>> unknown("method", "two-stge", ["two-stage", "ft"])
     UsageError("There is no method 'two-stge'. Did you mean 'two-stage'? Known: ft, two-stage.")

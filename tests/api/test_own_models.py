@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.helpers.calling import unlearn_on_record, unlearn_with
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
-from unweave.data import Samples
+from unweave import Compute, OwnLoss, ScoreOn, Split, StopWhen, UsageError, evaluate, unlearn
+from unweave.data import Samples, may_cut
 from unweave.engine import Phase
 from unweave.errors import RunWarning, Stopped
 from unweave.evaluation import Look, features
@@ -25,7 +26,7 @@ from unweave.lab.audit import load_subject
 from unweave.methods import Method
 from unweave.record import Request
 from unweave.runs import load_weights
-from unweave.settings import Settings
+from unweave.tasks import CLASSIFICATION
 
 PARTS = {"forget": range(8), "adjacent": range(8, 20), "remote": range(20, 60)}
 
@@ -40,13 +41,13 @@ def ours(model, batch):
 @pytest.mark.parametrize("method", ["scrub", "delete"])
 def test_methods_that_work_on_logits_refuse_another_loss(model, split, method):
     with pytest.raises(UsageError, match=f"{method} works on logits"):
-        unlearn(model, split, method, loss=ours)
+        unlearn(model, split, method, task=OwnLoss(ours))
 
 
 @pytest.mark.parametrize("loss", [functional.cross_entropy, nn.CrossEntropyLoss, nn.CrossEntropyLoss()])
 def test_losses_of_torch_are_refused_in_words(model, split, loss):
     with pytest.raises(UsageError, match="function of \\(model, batch\\)"):
-        unlearn(model, split, "ft", loss=loss)
+        unlearn(model, split, "ft", task=OwnLoss(loss))
 
 
 # What else is given
@@ -54,8 +55,8 @@ def test_losses_of_torch_are_refused_in_words(model, split, loss):
 
 @pytest.mark.parametrize("initial", [nn.Linear(5, 3), "weights"])
 def test_initial_is_a_function(model, split, initial):
-    with pytest.raises(UsageError, match="initial= must be a function"):
-        unlearn(model, split, "retrain", initial=initial)
+    with pytest.raises(UsageError, match=r"initial= must be a function|cannot be given as text"):
+        unlearn_with(model, split, "retrain", initial=initial)
 
 
 def test_resuming_needs_a_folder(model, split):
@@ -66,7 +67,14 @@ def test_resuming_needs_a_folder(model, split):
 def test_a_run_without_a_folder_is_stopped_too(model, split):
     asked = []
     with pytest.raises(Stopped, match="nothing is kept"):
-        unlearn(model, split, "ft", batch_size=8, device="cpu", stop=lambda: bool(asked.append(1)) or len(asked) == 3)
+        unlearn(
+            model,
+            split,
+            "ft",
+            batch_size=8,
+            compute=Compute("cpu"),
+            callbacks=[StopWhen(lambda: bool(asked.append(1)) or len(asked) == 3)],
+        )
     assert len(asked) == 3
 
 
@@ -77,19 +85,19 @@ def test_a_look_at_other_data_is_refused(model, data):
 
 
 def test_numbers_of_numpy_are_numbers(model, split):
-    result = unlearn(model, split, "ft", learning_rate=np.float32(0.25), epochs=np.int64(1), device="cpu")
+    result = unlearn(model, split, "ft", learning_rate=np.float32(0.25), epochs=np.int64(1), compute=Compute("cpu"))
     assert result.settings.to_dict()["learning_rate"] == 0.25
     assert type(result.settings.to_dict()["epochs"]) is int
 
 
 def test_earlier_splits_are_splits(model, split):
     with pytest.raises(UsageError, match="earlier must be made of splits"):
-        unlearn(model, split, "ft", earlier=["first"])
+        split.after("first")
 
 
 def test_a_function_as_reference_returns_a_result(model, split):
-    with pytest.raises(UsageError, match="A model is given as it is"):
-        unlearn(model, split, "unweave", goal="retrain", reference=lambda: model, device="cpu")
+    with pytest.raises(UsageError, match="To give a model itself, write reference=model"):
+        unlearn(model, split, "unweave", goal="retrain", reference=lambda: model, compute=Compute("cpu"))
 
 
 # Models
@@ -107,7 +115,7 @@ class TwoHeads(nn.Module):
 @pytest.mark.parametrize("method", ["ft", "scrub", "salun", "munba", "gdr", "ga", "l1-sparse"])
 def test_weights_that_a_task_does_not_use_are_left_alone(data, method):
     model, split = TwoHeads(), Split(data, **PARTS)
-    after = unlearn(model, split, method, device="cpu", limits=None).model
+    after = unlearn(model, split, method, guard=None, compute=Compute("cpu")).model
     if method == "l1-sparse":  # whose penalty is on every weight
         assert not same(weights(model.other), weights(after.other))
     else:
@@ -129,7 +137,7 @@ class Counting(nn.Linear):
 def test_a_model_that_counts_is_left_as_it_was(data, tmp_path):
     model, split = Counting(), Split(data, **PARTS)
     before, buffer = weights(model), model.seen
-    unlearn(model, split, "ft", epochs=1, out=tmp_path / "run", test=split, device="cpu")
+    unlearn(model, split, "ft", epochs=1, out=tmp_path / "run", test=split, compute=Compute("cpu"))
     evaluate(model, split, device="cpu")
     assert same(before, weights(model))
     assert model.seen is buffer
@@ -234,7 +242,7 @@ def test_a_table_that_grew_is_not_cut_again(data):
 
 
 def test_a_state_that_is_no_tensor_does_no_harm_where_nothing_is_kept(data):
-    unlearn(Extra(5, 3), Split(data, **PARTS), "ft", epochs=1, device="cpu", limits=None)
+    unlearn(Extra(5, 3), Split(data, **PARTS), "ft", epochs=1, guard=None, compute=Compute("cpu"))
 
 
 # Data
@@ -273,6 +281,10 @@ def sentences(model):
         return {**batch, "labels": model(**batch).argmax(1)}
 
 
+def padding_may_be_cut(model, split, run=CLASSIFICATION.tried_outputs):
+    return may_cut(split.samples, model, run, split.rows(*PARTS), torch.device("cpu"))
+
+
 @pytest.mark.parametrize("kept", ["device", "host"])
 @pytest.mark.parametrize(("kind", "cut"), [(Flat, False), (Mean, False), (Masked, True)])
 def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
@@ -282,10 +294,11 @@ def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
     split.samples.keep_data = kept
     scores = evaluate(model, split, resamples=0, device="cpu")
     assert {scores["train"][subset]["accuracy"] for subset in PARTS} == {1.0}
-    assert split.samples.cut_padding is cut
+    assert padding_may_be_cut(model, split) is cut
     fresh = Split(sentences(model), **PARTS)
-    unlearn(model, fresh, "ft", epochs=1, device="cpu", progress=False)
-    assert fresh.samples.cut_padding is cut
+    unlearn(model, fresh, "ft", epochs=1, compute=Compute("cpu"))
+    assert padding_may_be_cut(model, fresh) is cut
+    assert fresh.samples.cut_padding is None, "the user's own choice"
 
 
 def test_padding_that_a_later_model_needs_stays():
@@ -304,8 +317,8 @@ def test_a_loss_of_several_samples_leaves_the_padding():
         return functional.cross_entropy(outputs - outputs.mean(0), batch["labels"], reduction="none")
 
     split = Split(sentences(Masked()), **PARTS)
-    unlearn(Masked(), split, "ft", loss=contrastive, epochs=1, device="cpu", limits=None)
-    assert split.samples.cut_padding is False
+    unlearn(Masked(), split, "ft", task=OwnLoss(contrastive), epochs=1, guard=None, compute=Compute("cpu"))
+    assert not padding_may_be_cut(Masked(), split, OwnLoss(contrastive).tried_outputs)
 
 
 def test_a_text_beside_the_labels_is_left_out():
@@ -342,9 +355,9 @@ def test_only_samples_of_the_split_must_be_finite(data):
     inputs, labels = data[0].clone(), data[1]
     inputs[59] = torch.nan
     without = Split((inputs, labels), forget=range(8), adjacent=range(8, 20), remote=range(20, 59))
-    unlearn(nn.Linear(5, 3), without, "ft", epochs=1, device="cpu")
+    unlearn(nn.Linear(5, 3), without, "ft", epochs=1, compute=Compute("cpu"))
     with pytest.raises(UsageError, match=r"1 samples hold NaN .* sample 59"):
-        unlearn(nn.Linear(5, 3), Split((inputs, labels), **PARTS), "ft", epochs=1, device="cpu")
+        unlearn(nn.Linear(5, 3), Split((inputs, labels), **PARTS), "ft", epochs=1, compute=Compute("cpu"))
 
 
 class Mixed(torch.utils.data.Dataset):
@@ -363,7 +376,9 @@ class Floats(nn.Linear):
 
 
 def test_samples_may_be_of_several_types():
-    result = unlearn(Floats(5, 3), Split(Mixed(), **PARTS), "ga", epochs=1, device="cpu")  # reads the small ones first
+    result = unlearn(
+        Floats(5, 3), Split(Mixed(), **PARTS), "ga", epochs=1, compute=Compute("cpu")
+    )  # reads the small ones first
     scores = evaluate(result.model, Split(Mixed(), **PARTS), resamples=0, device="cpu")
     assert scores["train"]["remote"]["samples"] == 40
 
@@ -392,7 +407,7 @@ def test_texts_as_labels_are_named():
 
 
 def test_a_condition_says_yes_or_no(data):
-    with pytest.raises(UsageError, match="yes or no"):
+    with pytest.raises(UsageError, match="True or False"):
         Split.where(data, forget=lambda sample: sample[0] > 0, adjacent=lambda sample: False)
 
 
@@ -407,7 +422,7 @@ def broken_test(data):
 
 @pytest.mark.filterwarnings("ignore::unweave.errors.RunWarning")
 def test_what_was_worked_out_is_not_lost_to_bad_test_data(model, data, split, tmp_path):
-    words = {"epochs": 1, "learning_rate": 0.1, "device": "cpu"}
+    words = {"epochs": 1, "learning_rate": 0.1, "compute": Compute("cpu")}
     with pytest.raises(UsageError, match=r"label 7.*the unlearned weights are in") as caught:
         unlearn(model, split, "ft", out=tmp_path / "run", test=broken_test(data), **words)
     kept = next(tmp_path.rglob("*.safetensors"))
@@ -422,9 +437,9 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
         raise FileNotFoundError(row)
 
     steps = []
-    words = {"out": tmp_path / "run", "request": Request(id="r", content=content), "device": "cpu"}
+    words = {"out": tmp_path / "run", "request": Request(id="r", content=content), "compute": Compute("cpu")}
     with pytest.raises(FileNotFoundError):
-        unlearn(model, split, "ft", **words, stop=lambda: bool(steps.append(1)))
+        unlearn_on_record(model, split, "ft", callbacks=[StopWhen(lambda: bool(steps.append(1)))], **words)
     assert not steps
     assert not list(tmp_path.iterdir())
 
@@ -432,7 +447,7 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
 def test_a_record_is_of_the_data_that_was_unlearned(model, data, split, tmp_path):
     other = Split((data[0] + 1, data[1]), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="A record is about the split"):
-        unlearn(model, split, "ft", judge=other, request={"id": "r"}, out=tmp_path / "run")
+        unlearn_on_record(model, split, "ft", request={"id": "r"}, out=tmp_path / "run", callbacks=[ScoreOn(other)])
 
 
 class Push(Phase):
@@ -451,20 +466,30 @@ class Push(Phase):
         return {"forget_loss": loss.detach()}
 
 
+def made(called, make_phases):
+    class Own(Method):
+        name = called
+
+        def phases(self):
+            return make_phases()
+
+    return Own
+
+
 def test_a_resumed_run_gives_the_same_advice(model, split, tmp_path):
     """What was forgotten comes back: the run is told to do less of it, also where it was stopped in between."""
-    phases = lambda settings: [Push("forget", 0.2), Push("learn again", -1.0)]  # noqa: E731
-    method = Method(name="to and fro", summary="", settings=Settings, phases=phases)
+    phases = lambda: [Push("forget", 0.2), Push("learn again", -1.0)]  # noqa: E731
+    method = made("to and fro", phases)
 
     def advice(**more):
         with pytest.warns(RunWarning) as said:
-            unlearn(model, split, method, device="cpu", **more)
+            unlearn(model, split, method, compute=Compute("cpu"), **more)
         return [str(one.message) for one in said]
 
     asked = []
     with pytest.raises(Stopped):
         stop = lambda: bool(asked.append(1)) or len(asked) == 7  # noqa: E731
-        unlearn(model, split, method, device="cpu", out=tmp_path / "run", stop=stop)
+        unlearn(model, split, method, out=tmp_path / "run", compute=Compute("cpu"), callbacks=[StopWhen(stop)])
     straight = advice()
     assert len(straight) == 1
     assert "came back. Lower" in straight[0]
@@ -499,9 +524,9 @@ def test_a_run_is_examined_with_what_its_folder_knows(tmp_path, monkeypatch):
     import own_mine
 
     model, split, _ = own_mine.load()
-    unlearn(model, split, "unweave", epochs=1, least_steps=0, out="run", device="cpu", limits=None)
-    own = Method(name="mine", summary="", settings=Settings, phases=lambda settings: [Push("up", 0.1)])
-    unlearn(model, split, own, out="other", device="cpu", limits=None)
+    unlearn(model, split, "unweave", epochs=1, least_steps=0, out="run", guard=None, compute=Compute("cpu"))
+    own = made("mine", lambda: [Push("up", 0.1)])
+    unlearn(model, split, own, out="other", guard=None, compute=Compute("cpu"))
     assert load_subject(tmp_path / "other", source="own_mine:load").method == "original"
     subject = load_subject(tmp_path / "run", source="own_mine:load")
     assert (subject.method, subject.settings["epochs"]) == ("unweave", 1)

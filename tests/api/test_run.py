@@ -10,19 +10,23 @@ import torch
 from torch import nn
 
 from tests.helpers.tensors import same, weights
-from unweave import RunError, Split, UsageError, evaluate, load_weights, unlearn
+from unweave import Compute, Note, OwnLoss, RunError, Split, UsageError, evaluate, load_weights, unlearn
 
 
 def test_the_folder_of_a_run(model, split, data, tmp_path):
     out = tmp_path / "runs" / "first"
     test = Split(data, forget=[0], adjacent=[9], remote=[30])
-    result = unlearn(model, split, out=out, test=test, seed=4, device="cpu", alpha=0.75, about={"note": "ü"})
+    result = unlearn(
+        model, split, out=out, test=test, seed=4, alpha=0.75, compute=Compute("cpu"), callbacks=[Note(note="ü")]
+    )
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoints",
         "config.json",
         "history.jsonl",
         "model.safetensors",
+        "run.json",
         "scores.json",
+        "verdict.md",
     ]
     config = json.loads((out / "config.json").read_text())
     assert config["method"] == "two-stage"
@@ -41,31 +45,31 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
 
 
 def test_the_state_between_the_stages_is_kept(model, split, tmp_path):
-    unlearn(model, split, out=tmp_path / "run", device="cpu", stage1_learning_rate=1e-2)
-    between = unlearn(model, split, device="cpu", stage1_learning_rate=1e-2, stage2_epochs=0).model
+    unlearn(model, split, out=tmp_path / "run", stage1_learning_rate=1e-2, compute=Compute("cpu"))
+    between = unlearn(model, split, stage1_learning_rate=1e-2, stage2_epochs=0, compute=Compute("cpu")).model
     kept = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "01-00000000.safetensors")
     assert torch.equal(kept["model.0.weight"], between[0].weight)
 
 
 def test_a_folder_that_holds_something_is_refused(model, split, tmp_path):
     (tmp_path / "run").mkdir()
-    unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")  # empty: fine
+    unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))  # empty: fine
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     with pytest.raises(UsageError, match="already exists"):
-        unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+        unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
 
 
 def test_a_failed_run_leaves_no_results(model, split, tmp_path):
     with pytest.raises(RunError):
-        unlearn(model, split, method="ga", learning_rate=1e20, epochs=50, out=tmp_path / "run", device="cpu")
+        unlearn(model, split, method="ga", learning_rate=1e20, epochs=50, out=tmp_path / "run", compute=Compute("cpu"))
     assert not (tmp_path / "run").exists()
 
 
 def test_the_folder_of_a_run_may_be_where_one_is(model, split, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    unlearn(model, split, method="ga", epochs=1, out=".", device="cpu", limits=None)
+    unlearn(model, split, method="ga", epochs=1, out=".", guard=None, compute=Compute("cpu"))
     assert (tmp_path / "here" / "scores.json").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
 
@@ -82,14 +86,14 @@ def test_wrong_usage_leaves_nothing_at_all(model, split, tmp_path):
             unlearn(model, split, out=tmp_path / "run", **wrong)
     frozen = nn.Linear(5, 3).requires_grad_(False)
     with pytest.raises(UsageError, match="no trainable parameters"):
-        unlearn(frozen, split, out=tmp_path / "run", device="cpu")
+        unlearn(frozen, split, out=tmp_path / "run", compute=Compute("cpu"))
     words = nn.Sequential(nn.EmbeddingBag(9, 4, sparse=True), nn.Linear(4, 3))
     tokens = Split((torch.arange(9)[:, None], torch.arange(9) % 3), forget=[0], adjacent=[1], remote=[2])
     with pytest.raises(UsageError, match="gradients of 0 are sparse"):
-        unlearn(words, tokens, out=tmp_path / "run", device="cpu")
+        unlearn(words, tokens, out=tmp_path / "run", compute=Compute("cpu"))
     outside = Split((torch.zeros(9, 5), torch.full((9,), 8)), forget=[0], adjacent=[1], remote=[2])
     with pytest.raises(UsageError, match="label 8"):
-        unlearn(model, outside, out=tmp_path / "run", device="cpu")
+        unlearn(model, outside, out=tmp_path / "run", compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -103,7 +107,7 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
             raise KeyboardInterrupt
         return taken(self, number)
 
-    settings = {"stage1_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "device": "cpu"}
+    settings = {"stage1_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "compute": Compute("cpu")}
     whole = unlearn(model, split, **settings)
     monkeypatch.setattr(Stage2, "step", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -112,14 +116,14 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
     with pytest.raises(UsageError, match="unfinished run"):
         unlearn(model, split, out=tmp_path / "run", **settings)
-    with pytest.raises(UsageError, match="begun with another settings"):
+    with pytest.raises(UsageError, match="started with different values for settings"):
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, alpha=0.9)
-    with pytest.raises(UsageError, match="begun with another seed"):
+    with pytest.raises(UsageError, match="started with different values for seed"):
         unlearn(model, split, out=tmp_path / "run", resume=True, **settings, seed=9)
     other = copy.deepcopy(model)
     with torch.no_grad():
         other[0].bias[0] += 1e-6
-    with pytest.raises(UsageError, match="begun with another model"):
+    with pytest.raises(UsageError, match="started with different values for model"):
         unlearn(other, split, out=tmp_path / "run", resume=True, **settings)
     resumed = unlearn(model, split, out=tmp_path / "run", resume=True, **settings)
     assert same(weights(resumed.model), weights(whole.model))
@@ -132,13 +136,13 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
 def test_a_folder_that_cannot_be_written(model, split, tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, out=tmp_path / "run", device="cpu")
+        unlearn(model, split, out=tmp_path / "run", compute=Compute("cpu"))
 
 
 def test_a_file_in_the_way(model, split, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, out=tmp_path / "file" / "run", device="cpu")
+        unlearn(model, split, out=tmp_path / "file" / "run", compute=Compute("cpu"))
 
 
 def test_test_data_is_looked_at_before_the_work(model, split, data, tmp_path, monkeypatch):
@@ -152,7 +156,7 @@ def test_test_data_is_looked_at_before_the_work(model, split, data, tmp_path, mo
         (Split((data[0], data[1] + 2), range(8), range(8, 20)), "has the label 3, but the model has 3 classes"),
     ):
         with pytest.raises(UsageError, match=message):
-            unlearn(model, split, test=test, out=tmp_path / "run", device="cpu")
+            unlearn(model, split, test=test, out=tmp_path / "run", compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,7 +165,7 @@ def test_what_the_model_cannot_take_is_said(model, split, data):
     exact = Split((data[0].double(), data[1]), range(8), range(8, 20))
     for wrong, message in ((wide, r"float32 \(7\)"), (exact, r"float64 \(5\)")):
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
-            unlearn(model, wrong, device="cpu")
+            unlearn(model, wrong, compute=Compute("cpu"))
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
             evaluate(model, wrong, device="cpu")
     with pytest.raises(UsageError, match="has the label 9, but the model has 3 classes"):
@@ -177,14 +181,14 @@ def test_a_loss_is_one_for_each_sample(model, split, method, limits):
     with pytest.raises(
         UsageError, match=r"one loss for each of the \d+ samples of a batch, not a tensor of shape \(\)"
     ):
-        unlearn(model, split, method, loss=mean, device="cpu", limits=limits)
+        unlearn(model, split, method, task=OwnLoss(mean), guard=limits, compute=Compute("cpu"))
 
 
 def test_where_gradients_are_off_nothing_can_be_unlearned(model, split):
     with torch.no_grad(), pytest.raises(UsageError, match="Call unlearn outside of it"):
-        unlearn(model, split, device="cpu")
+        unlearn(model, split, compute=Compute("cpu"))
     with pytest.raises(UsageError, match="seed must be a whole number, not str"):
-        unlearn(model, split, seed="7", device="cpu")
+        unlearn(model, split, seed="7", compute=Compute("cpu"))
 
 
 def test_pickled_weights_are_refused(model, tmp_path):
@@ -198,8 +202,8 @@ def test_pickled_weights_are_refused(model, tmp_path):
 def test_a_split_without_what_the_method_needs(model, data):
     bare = Split(data, forget=[0], adjacent=[], remote=[1], allow_empty=True)
     with pytest.raises(UsageError, match="two-stage needs adjacent data"):
-        unlearn(model, bare, device="cpu")
-    unlearn(model, bare, method="ga", device="cpu")
+        unlearn(model, bare, compute=Compute("cpu"))
+    unlearn(model, bare, method="ga", compute=Compute("cpu"))
 
 
 def test_tied_weights_are_saved(split, tmp_path):
@@ -212,16 +216,18 @@ def test_tied_weights_are_saved(split, tmp_path):
         def forward(self, inputs):
             return self.head(self.second(self.first(inputs)))
 
-    result = unlearn(Tied(), split, method="ga", learning_rate=0.1, out=tmp_path / "run", device="cpu", limits=None)
+    result = unlearn(
+        Tied(), split, method="ga", learning_rate=0.1, out=tmp_path / "run", guard=None, compute=Compute("cpu")
+    )
     loaded = load_weights(Tied(), tmp_path / "run")
     assert torch.equal(loaded.first.weight, result.model.first.weight)
     assert loaded.first.weight is loaded.second.weight
 
 
 def test_divergence_names_the_last_good_weights(model, split, tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.engine.checkpoints.Checkpoints.due", lambda self: True)
+    monkeypatch.setattr("unweave.engine.checkpoints.CheckpointFolder.due", lambda self: True)
     with pytest.raises(RunError, match=r"in step \d+ of ascend.* last good weights are in .*safetensors"):
-        unlearn(model, split, method="ga", learning_rate=1e10, epochs=50, out=tmp_path / "run", device="cpu")
+        unlearn(model, split, method="ga", learning_rate=1e10, epochs=50, out=tmp_path / "run", compute=Compute("cpu"))
     kept = list((tmp_path / "run.unfinished" / "checkpoints").glob("*.safetensors"))
     assert kept
     assert all(tensor.isfinite().all() for file in kept for tensor in safetensors.torch.load_file(file).values())

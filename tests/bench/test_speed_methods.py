@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from bench.methods import NAMES, measure_method, spread
 from bench import methods, workloads
 from unweave.engine import Phase
 from unweave.methods import METHODS, Method, find_method
-from unweave.settings import Settings
 
 CPU = torch.device("cpu")
 
@@ -24,11 +22,6 @@ class Clock:
 
     def perf_counter(self):
         return self.now
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nothing(Settings):
-    """Nothing to set."""
 
 
 @pytest.mark.parametrize("steps", [0, 1, 6, 7, 66, 1000])
@@ -49,8 +42,13 @@ def test_a_run_is_its_beginning_and_all_of_its_steps(steps, monkeypatch):
             clock.now += 2 + number % 2  # 2.5 s on average
             return {}
 
-    made = Method(name="slow", summary="", settings=Nothing, phases=lambda settings: [Slow()])
-    row = measure_method(made, workloads.digits(workers=0), CPU, compile="off")
+    class Made(Method):
+        name = "slow"
+
+        def phases(self):
+            return [Slow()]
+
+    row = measure_method(Made, workloads.digits(workers=0), CPU, compile="off")
     assert len(taken) == len(set(taken)) <= methods.FIRST + methods.TIMED
     assert row["phases"]["slow"]["timed_steps"] == len(taken) == min(steps, methods.FIRST + methods.TIMED)
     assert row["seconds"] == pytest.approx(5 + sum(2 + number % 2 for number in range(steps)), rel=0.25)

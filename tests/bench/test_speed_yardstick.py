@@ -1,4 +1,4 @@
-"""The benchmark's yardstick does the same work: with whole sets as batches, chance is out and both must agree."""
+"""The yardstick does the same work as ours: with whole sets as batches there is no chance, and both must agree."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loaders(data, split):
 def steps_of_ours(model, split, stage, count, **settings):
     bench = Workbench(copy.deepcopy(model), split, device=CPU)
     method = find_method("two-stage")
-    phase = list(method.phases(method.configure(settings)))[stage - 1]
+    phase = list(method.configure(settings).phases())[stage - 1]
     phase.prepare(bench)
     phase.begin()
     measure.take_steps(bench, phase, count)

@@ -151,7 +151,7 @@ def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path):
         (
             ["run", "digits", "--out", "x", "--device", "cpu"],
             "unweave.cli.running.unlearn",
-            "Stopped. The same command with --resume goes on.",
+            "Stopped. Run the same command with --resume to resume.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`unweave run` under torchrun: one process is killed, others go on with the run, and the files are those of one."""
+"""`unweave run` under torchrun: a process dies, others resume the run, and the files equal those of one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from unweave import Split, unlearn
+from tests.helpers.calling import unlearn_on_record
+from unweave import Compute, Split
 
 ALONE = [sys.executable, "-m", "unweave"]
 SETTINGS = {"stage1_epochs": 2, "stage2_epochs": 3, "stage2_adjacent_batch": 65, "stage1_remote_batch": 75}
@@ -41,11 +42,13 @@ def finish(process):
 
 @pytest.fixture
 def folder(tmp_path, digits):
-    """A folder with a run whose model others begin with."""
+    """A folder with a run whose model other runs start from."""
     _, task, original = digits
     remote = task.train["remote"]
     split = Split(task.train.samples, forget=remote[:5], adjacent=task.train["adjacent"], remote=remote[5:])
-    unlearn(original, split, "original", out=tmp_path / "model", request={"id": "first"}, device="cpu")
+    unlearn_on_record(
+        original, split, "original", out=tmp_path / "model", request={"id": "first"}, compute=Compute("cpu")
+    )
     return tmp_path
 
 
@@ -56,7 +59,7 @@ def test_a_run_survives_the_death_of_a_process_and_ends_as_in_one(folder):
         time.sleep(0.005)
     launcher = psutil.Process(killed.pid)
     ranks = {child.environ().get("RANK"): child for child in launcher.children(recursive=True)}
-    launcher.suspend()  # or it might end the first process before that has heard of the second's death
+    launcher.suspend()  # so that it does not end the first process before that one notices the death of the second
     ranks["1"].kill()
     began = time.monotonic()
     while ranks["0"].status() != psutil.STATUS_ZOMBIE:
@@ -99,7 +102,7 @@ def assert_same_files(several, one):
 
 
 def keys(value, path=()):
-    """Return where the values of a nested mapping stand."""
+    """Return the paths of the values in a nested mapping."""
     if not isinstance(value, dict):
         return {path}
     return {place for name, inner in value.items() for place in keys(inner, (*path, name))}

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, OwnLoss, Split, UsageError, evaluate, unlearn
 from unweave.data import Samples, labels_of
 from unweave.data.samples import READINGS
 from unweave.runtime import pick_device
@@ -33,7 +33,7 @@ class Counted(Dataset):
 
 def test_a_data_set_that_never_varies_is_read_once(data, split, model):
     counted = Counted(data)
-    unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=3)
+    unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), stage2_epochs=3, compute=Compute("cpu"))
     for row in range(READINGS, 60):
         assert counted.reads.count(row) <= 4, "a sample is read to probe, to learn its size, and to keep it"
     assert len(counted.reads) < 60 + 100
@@ -44,7 +44,9 @@ def test_kept_and_reread_data_give_the_same_run(data, split, model, monkeypatch)
     for room in (2**30, 0):
         monkeypatch.setattr("unweave.data.samples._room", lambda device, room=room: room)
         counted = Counted(data)
-        result = unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), device="cpu", seed=5)
+        result = unlearn(
+            model, Split(counted, split.forget, split.adjacent, split.remote), seed=5, compute=Compute("cpu")
+        )
         runs.append((list(result.model.parameters()), len(counted.reads)))
     assert all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[1][0], strict=True))
     assert runs[1][1] > 3 * runs[0][1]
@@ -57,7 +59,9 @@ def test_random_transforms_are_noticed_and_not_frozen(data, split, model):
     samples.keep(torch.arange(60), CPU)
     first, second = samples.batch(torch.arange(4), CPU), samples.batch(torch.arange(4), CPU)
     assert not torch.equal(first.data[0], second.data[0])
-    result = unlearn(model, Split(noisy, split.forget, split.adjacent, split.remote), device="cpu", stage2_epochs=2)
+    result = unlearn(
+        model, Split(noisy, split.forget, split.adjacent, split.remote), stage2_epochs=2, compute=Compute("cpu")
+    )
     # Reference and current losses see the same noisy inputs, so the distance still starts at zero.
     assert result.history.column("squared_wasserstein")[0] == 0
 
@@ -90,15 +94,17 @@ def test_whether_samples_vary_depends_on_the_data_alone():
 
 def test_a_method_reads_only_what_it_needs(data, split, model):
     guarded = Counted(data, forbidden=split.forget.tolist())
-    unlearn(model, Split(guarded, split.forget, split.adjacent, split.remote), method="ft", device="cpu", epochs=1)
+    unlearn(
+        model, Split(guarded, split.forget, split.adjacent, split.remote), method="ft", epochs=1, compute=Compute("cpu")
+    )
     guarded = Counted(data, forbidden=[*split.adjacent.tolist(), *split.remote.tolist()])
     unlearn(
         model,
         Split(guarded, split.forget, split.adjacent, split.remote),
         method="ga",
-        device="cpu",
         epochs=1,
-        limits=None,
+        guard=None,
+        compute=Compute("cpu"),
     )
 
 
@@ -148,17 +154,19 @@ def test_bad_samples_are_named(data, split, model):
     broken = data[0].clone()
     broken[33, 2] = torch.nan
     with pytest.raises(UsageError, match="first: sample 33"):
-        unlearn(model, Split((broken, data[1]), split.forget, split.adjacent, split.remote), device="cpu")
+        unlearn(model, Split((broken, data[1]), split.forget, split.adjacent, split.remote), compute=Compute("cpu"))
     labels = data[1].clone()
     labels[40] = 7
     with pytest.raises(UsageError, match="Sample 40 has the label 7, but the model has 3 classes"):
-        unlearn(model, Split((data[0], labels), split.forget, split.adjacent, split.remote), device="cpu")
+        unlearn(model, Split((data[0], labels), split.forget, split.adjacent, split.remote), compute=Compute("cpu"))
     with pytest.raises(UsageError, match="'labels'"):
         Samples({"x": data[0]})
     with pytest.raises(UsageError, match="pair"):
         labels_of(torch.zeros(2))
-    with pytest.raises(UsageError, match="one integer per sample"):
-        Samples((data[0], data[1].float())).labels()
+    with pytest.raises(UsageError, match=r"needs one integer per sample .* not torch.float32"):
+        unlearn(
+            model, Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote), compute=Compute("cpu")
+        )
 
 
 def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split, model, monkeypatch):
@@ -175,7 +183,7 @@ def test_labels_of_data_that_is_not_kept_are_checked_batch_by_batch(data, split,
 
     wrong = Split(Watched((data[0], labels)), split.forget, split.adjacent, split.remote)
     with pytest.raises(UsageError, match="Sample 40 has the label 7"):
-        unlearn(model, wrong, method="ft", device="cpu", batch_size=8, limits=None)
+        unlearn(model, wrong, method="ft", batch_size=8, guard=None, compute=Compute("cpu"))
     assert largest <= READINGS < 60, "a check must not read more at once than a batch or a probe"
 
 
@@ -185,7 +193,7 @@ def test_labels_may_be_of_every_whole_number_type(kind, data, split):
     runs = []
     for given in (labels, labels.to(kind)):
         train = Split((data[0], given), split.forget, split.adjacent, split.remote)
-        runs.append(unlearn(model, train, method="scrub", device="cpu", epochs=1, forget_epochs=1).model)
+        runs.append(unlearn(model, train, method="scrub", epochs=1, forget_epochs=1, compute=Compute("cpu")).model)
         assert evaluate(model, train, device="cpu")["train"]["remote"]["accuracy"] > 0
     assert same(weights(runs[0]), weights(runs[1]))
 
@@ -196,7 +204,7 @@ def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(lim
     for labels in (numbers, data[1][:, None], torch.zeros(60, 3)):
         train = Split((data[0], labels), split.forget, split.adjacent, split.remote)
         with pytest.raises(UsageError, match="one integer per sample"):
-            unlearn(nn.Linear(5, 3), train, method="ft", device="cpu", epochs=1, limits=limits)
+            unlearn(nn.Linear(5, 3), train, method="ft", epochs=1, guard=limits, compute=Compute("cpu"))
         with pytest.raises(UsageError, match="one integer per sample"):
             evaluate(nn.Linear(5, 3), train, device="cpu")
 
@@ -204,7 +212,7 @@ def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(lim
         return (model(data[0])[:, 0] - labels_of(data)).square()
 
     train = Split((data[0], numbers), split.forget, split.adjacent, split.remote)
-    unlearn(model, train, method="ft", device="cpu", epochs=1, loss=squared, limits=limits)
+    unlearn(model, train, method="ft", epochs=1, task=OwnLoss(squared), guard=limits, compute=Compute("cpu"))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -240,8 +248,8 @@ def test_dict_batches_reach_the_model_by_name(data, split):
     pair, named = nn.Linear(5, 3), Named()
     named.layer.load_state_dict(pair.state_dict())
     mapping = Split({"features": data[0], "labels": data[1]}, split.forget, split.adjacent, split.remote)
-    first = unlearn(pair, split, device="cpu", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2).model
-    second = unlearn(named, mapping, device="cpu", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2).model
+    first = unlearn(pair, split, stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")).model
+    second = unlearn(named, mapping, stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")).model
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -12,13 +12,13 @@ from torch.utils.data import Dataset, default_collate
 
 from bench import sentences as measured
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.data.padding import trimmed
 from unweave.engine import Batches, Workbench
 from unweave.engine import forward as passes
 from unweave.evaluation import predict
-from unweave.tasks import cross_entropy
+from unweave.tasks import OwnLoss, cross_entropy
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -69,7 +69,7 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
     model = Pixels()
     kept = split_of(Images(named=named))
     other = split_of(Images(named=named), keep_data=keep_data, workers=workers)
-    first, second = (unlearn(model, split, device="cpu", **FAST) for split in (kept, other))
+    first, second = (unlearn(model, split, compute=Compute("cpu"), **FAST) for split in (kept, other))
     assert kept.samples.kept(CPU)
     assert other.samples.kept(CPU) == (keep_data == "device")
     assert same(weights(first.model), weights(second.model))
@@ -80,7 +80,7 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
 def test_tensors_that_do_not_fit_are_indexed_on_the_host():
     model = Pixels()
     runs = [
-        unlearn(model, split_of(columns(Images()), keep_data=keep), device="cpu", **FAST).model
+        unlearn(model, split_of(columns(Images()), keep_data=keep), compute=Compute("cpu"), **FAST).model
         for keep in ("device", "host")
     ]
     assert same(weights(runs[0]), weights(runs[1]))
@@ -90,7 +90,9 @@ def test_starting_processes_takes_no_random_number_of_a_step():
     """Dropout draws from the same generator: with any number of processes, and after a resume."""
     model = nn.Sequential(Pixels(), nn.Dropout(0.5))
     runs = [
-        unlearn(model, split_of(Images(), keep_data="host", workers=workers), method="ft", device="cpu", epochs=1).model
+        unlearn(
+            model, split_of(Images(), keep_data="host", workers=workers), method="ft", epochs=1, compute=Compute("cpu")
+        ).model
         for workers in (0, 1)
     ]
     assert same(weights(runs[0]), weights(runs[1]))
@@ -103,7 +105,7 @@ def test_random_transforms_depend_on_the_seed_not_on_who_reads(method):
 
     def run(workers, seed):
         split = split_of(Images(noisy=True), workers=workers)
-        return weights(unlearn(model, split, method=method, device="cpu", seed=seed, **settings).model)
+        return weights(unlearn(model, split, method=method, seed=seed, compute=Compute("cpu"), **settings).model)
 
     assert same(run(0, seed=1), run(2, seed=1))
     assert not same(run(0, seed=1), run(0, seed=2))
@@ -152,7 +154,7 @@ def test_a_sample_that_is_not_on_the_shelf_is_read():
 
 def test_entanglement_is_the_same_before_and_after_a_run_that_kept_some_of_the_data():
     model, fresh, used = Pixels(), split_of(Images()), split_of(Images())
-    unlearn(model, used, method="ga", device="cpu", epochs=1, limits=None)
+    unlearn(model, used, method="ga", epochs=1, guard=None, compute=Compute("cpu"))
     assert 0 < used.samples._shelves[CPU].there.sum() < 40
     first, second = (split.entanglement(model, k=3, device="cpu") for split in (fresh, used))
     assert torch.equal(first.per_sample, second.per_sample)
@@ -169,7 +171,7 @@ def test_no_process_is_started_for_what_cannot_be_given_to_it(monkeypatch):
 
 def test_a_wrong_place_is_refused():
     with pytest.raises(UsageError, match="keep_data"):
-        unlearn(Pixels(), split_of(Images(), keep_data="disk"), device="cpu")
+        unlearn(Pixels(), split_of(Images(), keep_data="disk"), compute=Compute("cpu"))
 
 
 def test_a_bad_sample_is_named_by_whichever_process_reads_it():
@@ -178,7 +180,7 @@ def test_a_bad_sample_is_named_by_whichever_process_reads_it():
             return (torch.tensor(torch.nan) if row == 33 else torch.zeros(())).repeat(48), row % 3
 
     with pytest.raises(UsageError, match="first: sample 33"):
-        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), device="cpu")
+        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), compute=Compute("cpu"))
 
 
 # Tokens
@@ -209,12 +211,12 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     data = sentences([5 + row % 9 for row in range(39)] + [50])
     model = Reader().double()
     cut, whole = split_of(data, keep_data=keep_data), split_of(data)
-    short = unlearn(model, cut, device="cpu", **FAST)
+    short = unlearn(model, cut, compute=Compute("cpu"), **FAST)
     assert set(short.model.widths) >= {16, 64}
     assert short.model.widths.count(16) > short.model.widths.count(64)
     scores = evaluate(short.model, cut, device="cpu")["train"]["remote"]["loss"]
     monkeypatch.setattr("unweave.data.padding.MULTIPLE", 64)
-    long = unlearn(model, whole, device="cpu", **FAST)
+    long = unlearn(model, whole, compute=Compute("cpu"), **FAST)
     assert set(long.model.widths[len(model.widths) :]) == {64}
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
@@ -255,12 +257,12 @@ def test_a_batch_of_sentences_is_run_by_their_lengths_with_the_same_results(monk
 @pytest.mark.parametrize("why", ["little to gain", "training", "another loss", "compiled", "padding is needed"])
 def test_a_batch_of_sentences_stays_whole(monkeypatch, why):
     monkeypatch.setattr(passes, "WORTH_A_PASS", 2e9 if why == "little to gain" else 0)
-    more = {"loss": partial(cross_entropy)} if why == "another loss" else {}
+    more = {"task": OwnLoss(partial(cross_entropy))} if why == "another loss" else {}
     model = Reader().train(why == "training")
     bench = bench_of(model, sentences(MIXED), compile="on" if why == "compiled" else "off", **more)
-    batch = bench.batches("forget", "remote", size=8)[0]
     if why == "padding is needed":
         bench.split.samples.cut_padding = False
+    batch = bench.batches("forget", "remote", size=8)[0]
     model.widths.clear()
     bench.losses(batch)
     assert model.widths == [64]
@@ -271,7 +273,7 @@ def test_what_that_saves_is_measured_without_a_trace():
     found = measured.compare(Reader().eval(), split, rounds=2)
     assert list(found) == ["stage 1", "stage 2", "evaluation"]
     assert all(value > 0 for row in found.values() for value in row.values())
-    assert split.samples.cut_padding is True
+    assert split.samples.cut_padding is None
 
 
 @pytest.mark.parametrize("keep_data", ["device", "host"])
@@ -283,7 +285,7 @@ def test_sentences_are_looked_at_by_their_lengths_and_answered_in_order(keep_dat
     rows = torch.arange(len(data["labels"])).flip(0)
     predict(model, samples, rows[:1], device="cpu")  # which also asks whether padding may be cut
     model.widths.clear()
-    found = predict(model, samples, rows, batch_size=4, device="cpu")
+    found = predict(model, samples, rows, batch_size=4, device="cpu", task="classification")
     if keep_data == "device":
         assert model.widths == [16, 16, 16, 16, 32, 48, 48, 64]
     with torch.no_grad():
@@ -317,7 +319,7 @@ def test_columns_of_any_name_are_cut_and_numbers_pass_through(method, keep_data)
     rows = [{name: column[row] for name, column in data.items()} for row in range(40)]
     split = Split(rows, forget=range(6), adjacent=range(6, 14), collate=collate)
     split.samples.keep_data = keep_data
-    result = unlearn(Layout(), split, method=method, device="cpu", limits=None)
+    result = unlearn(Layout(), split, method=method, guard=None, compute=Compute("cpu"))
     assert result.history.rows
 
 

@@ -282,7 +282,7 @@ def test_damaged_split_files_are_refused(split, data, tmp_path):
     split.save(path)
     good = json.loads(path.read_text())
     for change, message in [
-        ({"format": "other"}, "no split file"),
+        ({"format": "other"}, "not a split file"),
         ({"version": 99}, "version 99"),
         ({"samples": 5}, "made for 5 samples"),
         ({"forget": [0]}, "hash"),

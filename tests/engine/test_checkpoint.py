@@ -19,8 +19,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.helpers.tensors import same, weights
-from unweave import RunError, Split, UsageError, unlearn
-from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave import Checkpoints, Compute, RunError, Split, StopWhen, UsageError, unlearn
+from unweave.engine import CheckpointFolder, Workbench, run_phases
 from unweave.engine.checkpoints import Checkpoint
 from unweave.errors import RunWarning, Stopped
 from unweave.methods import find_method
@@ -34,7 +34,7 @@ FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adja
 def run(model, split, checkpoints, *, resume=False, method="two-stage", values=FAST):
     bench = Workbench(copy.deepcopy(model), split, device=CPU)
     chosen = find_method(method)
-    history = run_phases(bench, chosen.phases(chosen.configure(values)), checkpoints=checkpoints, resume=resume)
+    history = run_phases(bench, chosen.configure(values).phases(), checkpoints=checkpoints, resume=resume)
     return weights(bench.model), history.rows
 
 
@@ -57,7 +57,7 @@ def stopped(model, split, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stage2, "step", step)
     with pytest.raises(KeyboardInterrupt):
-        run(model, split, Checkpoints(tmp_path, every_seconds=0))
+        run(model, split, CheckpointFolder(tmp_path, every_seconds=0))
     monkeypatch.setattr(Stage2, "step", taken)
     return tmp_path, whole
 
@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(model, split, stoppe
     newest = folder / "01-00000009.safetensors"
     newest.write_bytes(newest.read_bytes()[:-7])
     with pytest.warns(RunWarning, match=r"01-00000009.json is damaged and skipped: 01-00000009.safetensors"):
-        again = run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)
+        again = run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)
     assert same(whole[0], again[0])
     assert whole[1] == again[1]
 
@@ -86,13 +86,13 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
         return (unfinished(out) / "checkpoints" / "01-00000005.json").exists()
 
     with pytest.raises(Stopped):
-        unlearn(model, split, out=out, device="cpu", checkpoint_steps=1, stop=stop, **FAST)
+        unlearn(model, split, out=out, compute=Compute("cpu"), callbacks=[Checkpoints(steps=1), StopWhen(stop)], **FAST)
     file = unfinished(out) / "checkpoints" / f"01-00000000.{kind}"
     content = bytearray(file.read_bytes())
     content[-3] ^= 4  # a weight is another one
     file.write_bytes(content)
-    with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so nothing is said of that stage"):
-        unlearn(model, split, out=out, device="cpu", resume=True, **FAST)
+    with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so the stage before it is not evaluated"):
+        unlearn(model, split, out=out, resume=True, compute=Compute("cpu"), **FAST)
     assert "stages" not in json.loads((out / "scores.json").read_text())
 
 
@@ -121,8 +121,8 @@ def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(two_stage.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run(model, split, Checkpoints(tmp_path, every_steps=1), values=values)
-    again = run(model, split, Checkpoints(tmp_path), resume=True, values=values)
+            run(model, split, CheckpointFolder(tmp_path, every_steps=1), values=values)
+    again = run(model, split, CheckpointFolder(tmp_path), resume=True, values=values)
     for weight, state in optimizers[-1].state.items():
         assert state["exp_avg"].stride() == state["exp_avg_sq"].stride() == weight.stride()
     assert not all(weight.is_contiguous() for weight in optimizers[-1].state)
@@ -139,7 +139,7 @@ def test_a_flipped_bit_is_noticed(stopped, kind, place):
     content[int(place * (len(content) - 1))] ^= 4
     file.write_bytes(content)
     with pytest.warns(RunWarning, match="01-00000009.json is damaged"):
-        found = Checkpoints(folder).newest()
+        found = CheckpointFolder(folder).newest()
     assert found.step == 8
 
 
@@ -148,8 +148,8 @@ def test_without_a_whole_checkpoint_the_run_begins_again(model, split, stopped):
     for file in folder.glob("*.json"):
         file.write_text("{}")
     with pytest.warns(RunWarning) as warned:
-        again = run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)
-    assert "the run begins again" in str(warned[-1].message)
+        again = run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)
+    assert "The run starts again" in str(warned[-1].message)
     assert same(whole[0], again[0])
 
 
@@ -158,31 +158,31 @@ def test_what_a_resumed_run_skipped_is_cleared_away(model, split, stopped):
     (folder / "01-00000009.json").write_text("")
     (folder / "01-00000009.safetensors.partial").write_text("half")
     with pytest.warns(RunWarning):
-        run(model, split, Checkpoints(folder, every_steps=7, every_seconds=1e9), resume=True)
+        run(model, split, CheckpointFolder(folder, every_steps=7, every_seconds=1e9), resume=True)
     kept = {name.split(".")[0] for name in names(folder)}
     assert kept == {"01-00000000", "01-00000008", "01-00000015"}
 
 
 def test_the_frequency_by_steps_and_by_time(tmp_path, monkeypatch):
-    steps = Checkpoints(tmp_path, every_seconds=1e9, every_steps=3)
+    steps = CheckpointFolder(tmp_path, every_seconds=1e9, every_steps=3)
     assert [steps.due() for _ in range(3)] == [False, False, True]
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    timed = Checkpoints(tmp_path, every_seconds=10)
+    timed = CheckpointFolder(tmp_path, every_seconds=10)
     now[0] += 9
     assert not timed.due()
     now[0] += 1
     assert timed.due()
     for wrong in ({"every_seconds": -1.0}, {"every_steps": 0}):
         with pytest.raises(UsageError, match="at least"):
-            Checkpoints(tmp_path, **wrong)
+            CheckpointFolder(tmp_path, **wrong)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(None, 200), (60, 60)])
 def test_checkpoints_that_take_long_to_write_are_rarer_unless_a_time_is_given(tmp_path, monkeypatch, seconds, expected):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    checkpoints = Checkpoints(tmp_path, every_seconds=seconds)
+    checkpoints = CheckpointFolder(tmp_path, every_seconds=seconds)
     now[0] += 60
     assert checkpoints.due()
 
@@ -201,9 +201,9 @@ def test_a_clock_that_goes_backwards_changes_nothing(model, split, tmp_path, mon
     whole = run(model, split, None)
     clock = iter(range(10**9, 0, -3600))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
-    found = run(model, split, Checkpoints(tmp_path, every_seconds=0))
+    found = run(model, split, CheckpointFolder(tmp_path, every_seconds=0))
     assert same(whole[0], found[0])
-    assert Checkpoints(tmp_path).newest().step == 18
+    assert CheckpointFolder(tmp_path).newest().step == 18
 
 
 def full(*_):
@@ -217,10 +217,10 @@ def test_a_full_disk_leaves_the_checkpoint_before(model, split, stopped, call, m
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr(os if call == "fsync" else Path, call, full)
-        with pytest.raises(RunError, match=r"01-00000010 cannot be written.*01-00000009, is whole"):
-            run(model, split, Checkpoints(folder, every_seconds=0), resume=True)
+        with pytest.raises(RunError, match=r"01-00000010 cannot be written.*01-00000009, is intact"):
+            run(model, split, CheckpointFolder(folder, every_seconds=0), resume=True)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    assert same(run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)[0], whole[0])
+    assert same(run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)[0], whole[0])
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs root to mount a small disk")
@@ -233,12 +233,14 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
     try:
         (tmp_path / "ballast").write_bytes(bytes(136_000))
         with pytest.raises(RunError, match=r"No space left on device"):
-            unlearn(model, split, out=tmp_path / "run", device="cpu", checkpoint_steps=1, **FAST)
+            unlearn(
+                model, split, out=tmp_path / "run", compute=Compute("cpu"), callbacks=[Checkpoints(steps=1)], **FAST
+            )
         kept = tmp_path / "run.unfinished" / "checkpoints"
         assert not list(kept.glob("*.partial"))
         (tmp_path / "ballast").unlink()
-        resumed = unlearn(model, split, out=tmp_path / "run", device="cpu", resume=True, **FAST)
-        assert same(weights(resumed.model), weights(unlearn(model, split, device="cpu", **FAST).model))
+        resumed = unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+        assert same(weights(resumed.model), weights(unlearn(model, split, compute=Compute("cpu"), **FAST).model))
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=False)
 
@@ -252,7 +254,7 @@ def test_a_disk_that_may_not_be_written(model, split, tmp_path):
         pytest.skip("this container may not mount")
     try:
         with pytest.raises(RunError, match=r"cannot be written.*Read-only file system"):
-            unlearn(model, split, out=tmp_path / "run", device="cpu", **FAST)
+            unlearn(model, split, out=tmp_path / "run", compute=Compute("cpu"), **FAST)
         assert list(tmp_path.iterdir()) == []
     finally:
         subprocess.run(["umount", str(tmp_path)], check=False)
@@ -264,11 +266,11 @@ def test_one_process_at_a_time(model, split, tmp_path):
     lock = Lock(work / "lock")  # an open file of its own, as another process has
     for _ in range(2):
         with pytest.raises(UsageError, match="Another process is working in"):
-            unlearn(model, split, out=tmp_path / "run", resume=True, device="cpu", **FAST)
+            unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
     assert work.exists()
     lock.release()
-    result = unlearn(model, split, out=tmp_path / "run", resume=True, device="cpu", **FAST)
-    assert same(weights(result.model), weights(unlearn(model, split, device="cpu", **FAST).model))
+    result = unlearn(model, split, out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+    assert same(weights(result.model), weights(unlearn(model, split, compute=Compute("cpu"), **FAST).model))
     assert names(tmp_path) == ["run"]
     assert "lock" not in names(tmp_path / "run")
 
@@ -301,15 +303,15 @@ def test_a_last_rename_that_fails_keeps_the_results(model, split, tmp_path, monk
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", full)
         with pytest.raises(RunError, match="results cannot be written"):
-            unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+            unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert "model.safetensors" in names(tmp_path / "run.unfinished")
-    unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu", resume=True)
+    unlearn(model, split, method="ga", out=tmp_path / "run", resume=True, compute=Compute("cpu"))
     assert names(tmp_path) == ["run"]
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "scores.json"])
 def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeypatch, name):
-    import unweave.output
+    import unweave.runs.run_folder
 
     taken = unweave.runs.run_folder.write_whole
 
@@ -320,7 +322,7 @@ def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeyp
 
     monkeypatch.setattr(unweave.runs.run_folder, "write_whole", write)
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, method="ga", out=tmp_path / "run", device="cpu")
+        unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert not (tmp_path / "run").exists()
     assert not list(tmp_path.glob("**/*.partial"))
 
@@ -353,7 +355,7 @@ def test_an_odd_checkpoint_never_ends_in_a_traceback(model, split, stopped, tmp_
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("unweave.methods.two_stage.Stage2.step", lambda self, number: {})
-            run(model, split, Checkpoints(folder, every_seconds=1e9), resume=True)
+            run(model, split, CheckpointFolder(folder, every_seconds=1e9), resume=True)
     except (UsageError, RunError) as error:
         assert "checkpoint" in str(error)  # noqa: PT017
 
@@ -364,4 +366,4 @@ def test_bytes_that_are_no_checkpoint_are_skipped(stopped, content):
     file = stopped[0] / "01-00000009.json"
     file.write_bytes(content)
     with pytest.warns(RunWarning, match="is damaged and skipped"):
-        assert Checkpoints(stopped[0]).newest().step == 8
+        assert CheckpointFolder(stopped[0]).newest().step == 8

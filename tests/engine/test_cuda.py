@@ -7,8 +7,9 @@ import copy
 import pytest
 import torch
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
-from unweave import evaluate, unlearn
+from unweave import Checkpoints, Compute, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.methods import METHODS, find_method
 
@@ -20,8 +21,8 @@ def test_every_method_runs_on_cuda_and_gives_back_the_model_where_it_was(name, d
     benchmark, task, original = digits
     short = {key: 1 for key in METHODS[name].configure().to_dict() if key.endswith("epochs")}
     settings = {**benchmark.settings_for(find_method(name), None), **short}
-    result = unlearn(
-        original, task.train, method=name, device="cuda", initial=lambda: copy.deepcopy(original), **settings
+    result = unlearn_with(
+        original, task.train, method=name, initial=lambda: copy.deepcopy(original), compute=Compute("cuda"), **settings
     )
     assert next(result.model.parameters()).device.type == "cpu"
     assert next(original.parameters()).device.type == "cpu"
@@ -33,7 +34,7 @@ def test_cuda_follows_the_cpu_at_first(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
     cpu, cuda = (
-        unlearn(original, task.train, device=device, precision="float32", **settings).history.rows
+        unlearn(original, task.train, compute=Compute(device, precision="float32"), **settings).history.rows
         for device in ("cpu", "cuda")
     )
     for first, second in zip(cpu[:5], cuda[:5], strict=True):
@@ -44,7 +45,7 @@ def test_cuda_follows_the_cpu_at_first(digits):
 def test_two_stage_forgets_and_keeps_on_cuda(precision, digits):
     benchmark, task, original = digits
     settings = benchmark.settings_for(find_method("two-stage"), None)
-    result = unlearn(original, task.train, device="cuda", precision=precision, **settings)
+    result = unlearn(original, task.train, compute=Compute("cuda", precision=precision), **settings)
     scores = evaluate(result.model, task.train, task.test, device="cuda")
     assert scores["train"]["forget"]["accuracy"] <= 0.05
     assert scores["train"]["adjacent"]["accuracy"] >= 0.95
@@ -57,7 +58,7 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
     torch.use_deterministic_algorithms(True)
     try:
-        runs = [unlearn(original, task.train, device="cuda", **settings) for _ in range(2)]
+        runs = [unlearn(original, task.train, compute=Compute("cuda"), **settings) for _ in range(2)]
     finally:
         torch.use_deterministic_algorithms(False)
     assert same(weights(runs[0].model), weights(runs[1].model))
@@ -72,7 +73,7 @@ def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(sta
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
     # What is compiled when depends on the clock, so it is not compiled.
-    arguments = {"device": "cuda", "compile": "off", "limits": None, **settings}
+    arguments = {**settings, "guard": None, "compute": Compute("cuda", compile="off")}
     torch.use_deterministic_algorithms(True)
     try:
         whole = unlearn(original, task.train, **arguments)
@@ -80,7 +81,7 @@ def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(sta
         with monkeypatch.context() as patch:
             patch.setattr(stopped, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                unlearn(original, task.train, out=tmp_path / "run", checkpoint_steps=1, **arguments)
+                unlearn(original, task.train, out=tmp_path / "run", callbacks=[Checkpoints(steps=1)], **arguments)
         resumed = unlearn(original, task.train, out=tmp_path / "run", resume=True, **arguments)
     finally:
         torch.use_deterministic_algorithms(False)
@@ -94,7 +95,7 @@ def test_no_step_waits_for_the_gpu(digits):
     chosen = find_method("two-stage")
     settings = chosen.configure(benchmark.settings_for(chosen, None))
     bench = Workbench(copy.deepcopy(original).to("cuda:0"), task.train, device=torch.device("cuda", 0), compile="off")
-    for phase in chosen.phases(settings):
+    for phase in settings.phases():
         phase.prepare(bench)
         phase.begin()
         phase.step(0)
@@ -108,7 +109,7 @@ def test_no_step_waits_for_the_gpu(digits):
 
 def test_a_convolutional_model_comes_back_in_its_own_layout(digits):
     _, task, original = digits
-    result = unlearn(original, task.train, method="ga", device="cuda", epochs=1)
+    result = unlearn(original, task.train, method="ga", epochs=1, compute=Compute("cuda"))
     assert all(tensor.is_contiguous() for tensor in result.model.state_dict().values())
 
 
@@ -124,7 +125,9 @@ def test_pieces_change_nothing_on_cuda(digits):
     )
     settings = {"learning_rate": 1e-3, "epochs": 1, "batch_size": 1024, "normalisation": "eval"}
     whole, cut = (
-        unlearn(wide, task.train, method="ft", device="cuda", precision="float32", limits=None, **more, **settings)
+        unlearn(
+            wide, task.train, method="ft", guard=None, compute=Compute("cuda", precision="float32"), **more, **settings
+        )
         for more in ({}, {"micro_batch": 100})
     )
     for name, tensor in whole.model.state_dict().items():

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from tests.helpers.tensors import same, weights
-from unweave import RunError, UsageError, unlearn
+from unweave import Compute, RunError, UsageError, unlearn
 from unweave.data import Samples
-from unweave.engine import Batches, Checkpoints, History, Phase, ProgressLine, Workbench, run_phases
+from unweave.engine import Batches, CheckpointFolder, History, Phase, ProgressLine, Workbench, run_phases
 from unweave.engine.cost import Meter
 from unweave.methods import METHODS, find_method
 
@@ -46,7 +46,7 @@ def test_batch_normalisation_learns_from_a_pass_that_leaves_one_sample(split, ke
     """52 kept samples are three batches of 17, and one sample."""
     model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
     split.samples.keep_data = keep_data
-    result = unlearn(model, split, method="ft", epochs=2, batch_size=17, device="cpu")
+    result = unlearn(model, split, method="ft", epochs=2, batch_size=17, compute=Compute("cpu"))
     assert len(result.history.rows) == 8
     assert (result.cost.sample_forwards, result.cost.sample_gradients) == (104, 104)
 
@@ -62,7 +62,7 @@ def test_batches_do_not_remember():
 @pytest.mark.parametrize("method", ["two-stage", "pgd", "ft", "ga"])
 def test_one_seed_gives_one_result(model, split, method):
     extra = FAST if method in ("two-stage", "pgd") else {"learning_rate": 1e-2}
-    runs = [unlearn(model, split, method=method, seed=seed, device="cpu", **extra) for seed in (1, 1, 2)]
+    runs = [unlearn(model, split, method=method, seed=seed, compute=Compute("cpu"), **extra) for seed in (1, 1, 2)]
     assert same(weights(runs[0].model), weights(runs[1].model))
     assert runs[0].history.rows == runs[1].history.rows
     if method != "ga":  # whole-set batches leave nothing to chance
@@ -77,7 +77,7 @@ def test_the_callers_random_numbers_are_left_alone(model, split):
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)
-    unlearn(model, split, device="cpu", normalisation="train", **FAST)
+    unlearn(model, split, normalisation="train", compute=Compute("cpu"), **FAST)
     assert torch.equal(torch.rand(3), expected[0])
     assert (random.random(), np.random.rand()) == expected[1:]
 
@@ -130,16 +130,16 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
         values |= {"batch_size": 4, "selection": 0.5}
     else:
         values |= {"learning_rate": 1e-2, "batch_size": 4, "epochs": 4}
-    settings = chosen.configure(values)
+    settings = chosen.configure(values).with_given(initial=lambda: model)
 
     def bench():
-        return Workbench(copy.deepcopy(model), split, device=CPU, seed=9, initial=lambda: model)
+        return Workbench(copy.deepcopy(model), split, device=CPU, seed=9)
 
     whole = bench()
-    history = run_phases(whole, chosen.phases(settings))
+    history = run_phases(whole, settings.phases())
     assert len(history) > 7
 
-    phases = list(chosen.phases(settings))
+    phases = list(settings.phases())
     counter = iter(range(10_000))
     for phase in phases:
 
@@ -150,22 +150,22 @@ def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
 
         phase.step = step
     with pytest.raises(Stop):
-        run_phases(bench(), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
+        run_phases(bench(), phases, checkpoints=CheckpointFolder(tmp_path, every_seconds=0))
 
     again = bench()
-    resumed = run_phases(again, chosen.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, settings.phases(), checkpoints=CheckpointFolder(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
     assert whole.cost.sample_gradients == again.cost.sample_gradients
 
 
 def test_a_checkpoint_of_another_method_is_refused(model, split, tmp_path):
-    checkpoints = Checkpoints(tmp_path, every_seconds=0)
+    checkpoints = CheckpointFolder(tmp_path, every_seconds=0)
     ga, ft = find_method("ga"), find_method("ft")
-    run_phases(Workbench(copy.deepcopy(model), split, device=CPU), ga.phases(ga.configure()), checkpoints=checkpoints)
+    run_phases(Workbench(copy.deepcopy(model), split, device=CPU), ga().phases(), checkpoints=checkpoints)
     with pytest.raises(UsageError, match="belongs to a run with the phases"):
         bench = Workbench(copy.deepcopy(model), split, device=CPU)
-        run_phases(bench, ft.phases(ft.configure()), checkpoints=checkpoints, resume=True)
+        run_phases(bench, ft().phases(), checkpoints=checkpoints, resume=True)
 
 
 def test_history_reads_values_late_and_refuses_nan():
@@ -179,7 +179,7 @@ def test_history_reads_values_late_and_refuses_nan():
 def test_divergence_stops_the_run_and_leaves_the_model(model, split):
     before = weights(model)
     with pytest.raises(RunError, match="in step"):
-        unlearn(model, split, method="ga", learning_rate=1e20, epochs=50, device="cpu")
+        unlearn(model, split, method="ga", learning_rate=1e20, epochs=50, compute=Compute("cpu"))
     assert same(before, weights(model))
 
 
@@ -187,7 +187,7 @@ def test_bfloat16_stays_near_float32(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
     runs = {
-        precision: unlearn(original, task.train, device="cpu", precision=precision, **settings).history.rows
+        precision: unlearn(original, task.train, compute=Compute("cpu", precision=precision), **settings).history.rows
         for precision in ("float32", "bfloat16")
     }
     full, half = ([row["forget_loss"] for row in runs[precision]] for precision in ("float32", "bfloat16"))
@@ -198,19 +198,19 @@ def test_bfloat16_stays_near_float32(digits):
 def test_a_frozen_part_stays_frozen(model, split):
     for parameter in model[0].parameters():
         parameter.requires_grad_(False)
-    result = unlearn(model, split, device="cpu", **FAST)
+    result = unlearn(model, split, compute=Compute("cpu"), **FAST)
     assert torch.equal(model[0].weight, result.model[0].weight)
     assert not torch.equal(model[2].weight, result.model[2].weight)
 
 
 def test_a_parameter_that_is_not_used_is_no_obstacle(model, split):
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
-    result = unlearn(model, split, device="cpu", **FAST)
+    result = unlearn(model, split, compute=Compute("cpu"), **FAST)
     assert torch.equal(result.model.spare, torch.ones(3))
 
 
 def test_cost_counts_samples(model, split):
-    result = unlearn(model, split, method="ft", epochs=2, batch_size=10, device="cpu")
+    result = unlearn(model, split, method="ft", epochs=2, batch_size=10, compute=Compute("cpu"))
     assert (result.cost.sample_forwards, result.cost.sample_gradients) == (104, 104)
     assert result.cost.seconds > 0
 
@@ -228,7 +228,7 @@ def test_the_peak_memory_of_a_run_is_the_highest_of_all_its_parts(monkeypatch):
 
 
 def test_progress_is_silent_without_a_terminal(model, split, capfd):
-    unlearn(model, split, device="cpu")
+    unlearn(model, split, compute=Compute("cpu"))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
 

@@ -15,12 +15,24 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
-from unweave import CollapseError, Limits, RunError, RunWarning, Split, UsageError, unlearn
-from unweave.engine import Checkpoints, Guard, Phase, Workbench, run_phases
+from unweave import (
+    Checkpoints,
+    CollapseError,
+    Compute,
+    Limits,
+    OwnLoss,
+    RunError,
+    RunWarning,
+    Split,
+    UsageError,
+    unlearn,
+)
+from unweave.engine import CheckpointFolder, Guard, Phase, Workbench, run_phases
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
 OFTEN = {"share": 1.0, "samples": 5}
@@ -70,10 +82,10 @@ def values_for(name):
 def test_looking_changes_nothing(data, split, name):
     noisy = Split(Noisy(data), split.forget, split.adjacent, split.remote)
     model = lively()
-    arguments = {"method": name, "seed": 3, "device": "cpu", "initial": lambda: model, **values_for(name)}
-    unguarded = unlearn(model, noisy, limits=None, **arguments)
+    arguments = {**values_for(name), "method": name, "seed": 3, "initial": lambda: model, "compute": Compute("cpu")}
+    unguarded = unlearn_with(model, noisy, guard=None, **arguments)
     torch.manual_seed(5)
-    guarded = unlearn(model, noisy, limits=NO_LIMIT, **arguments)
+    guarded = unlearn_with(model, noisy, guard=NO_LIMIT, **arguments)
     drawn = torch.rand(2)
     assert same(weights(guarded.model), weights(unguarded.model))
     assert guarded.history.rows == unguarded.history.rows
@@ -85,33 +97,39 @@ def test_looking_changes_nothing(data, split, name):
 
 def destroy(split, model, **more):
     settings = {"learning_rate": 0.3, "momentum": 0.0, "weight_decay": 0.0, "epochs": 40, "batch_size": 99}
-    return unlearn(model, split, method="ga", device="cpu", **{**settings, **more})
+    return unlearn(model, split, method="ga", compute=Compute("cpu"), **{**settings, **more})
 
 
 @pytest.fixture
 def trained(split, model):
     """A model that knows its data, so that there is something to destroy."""
-    return unlearn(model, split, method="ft", learning_rate=0.05, epochs=20, device="cpu", limits=None).model
+    return unlearn(model, split, method="ft", learning_rate=0.05, epochs=20, guard=None, compute=Compute("cpu")).model
 
 
 def test_a_broken_limit_stops_the_run_with_the_last_good_weights(split, trained):
     with pytest.raises(
         CollapseError, match=r"stopped in step \d+ of ascend: adjacent accuracy fell from 100"
     ) as caught:
-        destroy(split, trained, limits=OFTEN | {"adjacent_accuracy_drop": 0.3})
+        destroy(split, trained, guard=OFTEN | {"adjacent_accuracy_drop": 0.3})
     error = caught.value
     assert error.limit == "adjacent_accuracy_drop"
     assert error.values["before"]["accuracy"] - error.values["now"]["accuracy"] > 0.3
     for word in ("may lose 30 points", "smaller learning_rate or epochs", "adjacent_accuracy_drop in the limits"):
         assert word in str(error)
     last = int(error.good.place.split()[2])
-    until_then = destroy(split, trained, epochs=last + 1, limits=None)
+    until_then = destroy(split, trained, epochs=last + 1, guard=None)
     assert same(list(error.good.weights.values()), weights(until_then.model))
 
 
 def test_the_last_good_weights_are_in_the_folder(split, trained, tmp_path):
     with pytest.raises(CollapseError, match=r"last good weights are in .*last-good.safetensors") as caught:
-        destroy(split, trained, limits=NO_LIMIT | {"remote_loss_rise": 0.1}, out=tmp_path / "run", checkpoint_steps=1)
+        destroy(
+            split,
+            trained,
+            guard=NO_LIMIT | {"remote_loss_rise": 0.1},
+            out=tmp_path / "run",
+            callbacks=[Checkpoints(steps=1)],
+        )
     assert caught.value.limit == "remote_loss_rise"
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
     kept = safetensors.torch.load_file(tmp_path / "run.unfinished" / "last-good.safetensors")
@@ -120,16 +138,22 @@ def test_the_last_good_weights_are_in_the_folder(split, trained, tmp_path):
 
 def test_a_stopped_run_may_go_on_with_wider_limits(split, trained, tmp_path):
     with pytest.raises(CollapseError):
-        destroy(split, trained, limits=NO_LIMIT | {"remote_loss_rise": 0.1}, out=tmp_path / "run", checkpoint_steps=1)
-    resumed = destroy(split, trained, limits=NO_LIMIT, out=tmp_path / "run", resume=True)
-    assert same(weights(resumed.model), weights(destroy(split, trained, limits=None).model))
+        destroy(
+            split,
+            trained,
+            guard=NO_LIMIT | {"remote_loss_rise": 0.1},
+            out=tmp_path / "run",
+            callbacks=[Checkpoints(steps=1)],
+        )
+    resumed = destroy(split, trained, guard=NO_LIMIT, out=tmp_path / "run", resume=True)
+    assert same(weights(resumed.model), weights(destroy(split, trained, guard=None).model))
     assert "last-good.safetensors" not in [path.name for path in (tmp_path / "run").iterdir()]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["limits"]["remote_loss_rise"] == 0
 
 
 def test_without_a_passed_check_nothing_is_left(split, trained, tmp_path):
     with pytest.raises(CollapseError, match=r"in step 0 of ascend") as caught:
-        destroy(split, trained, learning_rate=1e6, limits=OFTEN, out=tmp_path / "run")
+        destroy(split, trained, learning_rate=1e6, guard=OFTEN, out=tmp_path / "run")
     assert caught.value.good is None
     assert list(tmp_path.iterdir()) == []
 
@@ -143,7 +167,7 @@ def test_losses_that_are_not_finite_stop_the_run_with_the_last_good_weights(spli
         return losses / (losses.detach().mean() < 3)  # infinite from then on
 
     with pytest.raises(CollapseError, match=r"became inf in step \d+|loss is inf|infinite or NaN in step") as caught:
-        destroy(split, trained, limits=NO_LIMIT, loss=brittle)
+        destroy(split, trained, guard=NO_LIMIT, task=OwnLoss(brittle))
     assert all(tensor.isfinite().all() for tensor in caught.value.good.weights.values())
 
 
@@ -152,7 +176,7 @@ def test_another_loss_is_guarded_by_its_value_alone(split, trained):
         return (model(batch[0]) ** 2).mean(dim=1)
 
     with pytest.raises(CollapseError) as caught:
-        destroy(split, trained, limits=OFTEN | {"remote_loss_rise": 1.0}, loss=squared)
+        destroy(split, trained, guard=OFTEN | {"remote_loss_rise": 1.0}, task=OwnLoss(squared))
     assert caught.value.limit in ("remote_loss_rise", "adjacent_loss_rise")
     assert set(caught.value.values["now"]) == {"loss"}
 
@@ -161,30 +185,32 @@ def test_stage_1_may_give_adjacent_data_up_and_stage_2_must_win_it_back(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 5}
     limits = {"adjacent_accuracy_drop": 0.3, "share": 0.05}
-    kept = unlearn(original, task.train, device="cpu", limits=limits, **settings)
+    kept = unlearn(original, task.train, guard=limits, compute=Compute("cpu"), **settings)
     first = [check for check in kept.checks if check["phase"] == "stage 1"]
     assert len(first) > 3
     assert not any("adjacent" in check for check in first)
     assert kept.checks[-1]["adjacent"]["accuracy"] > 0.9
     slow = settings | {"stage2_learning_rate": 1e-9, "stage2_epochs": 1}
     with pytest.raises(CollapseError, match="in the last step of stage 2: adjacent accuracy") as caught:
-        unlearn(original, task.train, device="cpu", limits=limits, **slow)
+        unlearn(original, task.train, guard=limits, compute=Compute("cpu"), **slow)
     assert "stage2_learning_rate or stage2_epochs" in str(caught.value)
-    unlearn(original, task.train, device="cpu", limits=limits, **settings | {"stage2_epochs": 0})  # not even begun
+    unlearn(
+        original, task.train, guard=limits, compute=Compute("cpu"), **settings | {"stage2_epochs": 0}
+    )  # not even begun
 
 
 @pytest.mark.parametrize("name", ["ga", "ssd", "delete", "salun", "unweave"])
 def test_the_default_limits_let_the_baselines_of_the_digits_be_seen(digits, name):
     benchmark, task, original = digits
     settings = benchmark.settings_for(METHODS[name], None)
-    unlearn(original, task.train, name, device="cpu", **settings)
+    unlearn(original, task.train, name, compute=Compute("cpu"), **settings)
 
 
 def test_forget_losses_that_do_not_move_are_said(split, trained):
     with pytest.warns(
         RunWarning, match=r"stage 1 ended with a mean forget loss of 0\.\d\d .*hardly forgotten"
     ) as warned:
-        unlearn(trained, split, device="cpu")
+        unlearn(trained, split, compute=Compute("cpu"))
     (only,) = warned  # stage 2 is there to hold what stage 1 did
     assert "Raise stage1_learning_rate or stage1_epochs" in str(only.message)
 
@@ -193,7 +219,7 @@ def test_forgotten_data_that_comes_back_is_said(split, trained, monkeypatch):
     guard = Guard(Workbench(trained, split, device=torch.device("cpu")), Limits())
     losses = iter([9.0, 0.1])
     monkeypatch.setattr(guard, "_check", lambda *_, **__: {"forget": {"loss": next(losses)}})
-    first, second = Stage1(TwoStageSettings()), Stage2(TwoStageSettings())
+    first, second = Stage1(TwoStage()), Stage2(TwoStage())
     first.steps = second.steps = 1
     guard.check_end(first)
     with pytest.warns(RunWarning, match="stage 2 ended .* forgotten data came back. Lower stage2_learning_rate"):
@@ -201,13 +227,13 @@ def test_forgotten_data_that_comes_back_is_said(split, trained, monkeypatch):
 
 
 def test_limits_are_settings_and_on_record(split, model, tmp_path):
-    unlearn(model, split, method="ga", device="cpu", out=tmp_path / "one", limits=Limits(samples=7))
+    unlearn(model, split, method="ga", out=tmp_path / "one", guard=Limits(samples=7), compute=Compute("cpu"))
     assert json.loads((tmp_path / "one" / "config.json").read_text())["limits"] == Limits(samples=7).to_dict()
-    unlearn(model, split, method="ga", device="cpu", out=tmp_path / "two", limits=None)
+    unlearn(model, split, method="ga", out=tmp_path / "two", guard=None, compute=Compute("cpu"))
     assert json.loads((tmp_path / "two" / "config.json").read_text())["limits"] is None
     for wrong, words in (({"remote_acuracy_drop": 1}, "Did you mean"), ({"remote_accuracy_drop": 2}, "at most 1")):
         with pytest.raises(UsageError, match=words):
-            unlearn(model, split, method="ga", device="cpu", limits=wrong, out=tmp_path / "three")
+            unlearn(model, split, method="ga", guard=wrong, out=tmp_path / "three", compute=Compute("cpu"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 
@@ -215,7 +241,7 @@ def test_limits_are_settings_and_on_record(split, model, tmp_path):
 def test_looking_takes_its_share_of_the_work(split, model, share):
     limits = NO_LIMIT | {"share": share, "samples": 10}
     result = unlearn(
-        model, split, method="ft", learning_rate=1e-3, epochs=30, batch_size=4, device="cpu", limits=limits
+        model, split, method="ft", learning_rate=1e-3, epochs=30, batch_size=4, guard=limits, compute=Compute("cpu")
     )
     between = len(result.checks) - 1
     work = result.cost.sample_forwards + 2 * result.cost.sample_gradients
@@ -231,7 +257,7 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path, stop):
     def run(checkpoints=None, *, resume=False, stop=None):
         bench = Workbench(lively(), split, device=CPU, seed=9)
         guard = Guard(bench, limits)
-        (phase,) = method.phases(settings)
+        (phase,) = settings.phases()
 
         def step(number, taken=phase.step):
             if number == stop:
@@ -244,8 +270,8 @@ def test_a_resumed_run_is_looked_at_in_the_same_steps(split, tmp_path, stop):
 
     whole = run()
     with pytest.raises(KeyboardInterrupt):
-        run(Checkpoints(tmp_path, every_seconds=0), stop=stop)
-    resumed = run(Checkpoints(tmp_path), resume=True)
+        run(CheckpointFolder(tmp_path, every_seconds=0), stop=stop)
+    resumed = run(CheckpointFolder(tmp_path), resume=True)
     assert same(whole[0], resumed[0])
     assert whole[1] == resumed[1]
     assert len(whole[1]) > 3
@@ -269,7 +295,7 @@ def test_every_phase_guards_subsets_that_exist():
 
 def test_a_handful_of_samples_is_not_guarded(data, model):
     few = Split(data, forget=range(20), adjacent=range(20, 29), remote=[], allow_empty=True)
-    result = unlearn(model, few, method="ga", learning_rate=0.1, device="cpu", limits=OFTEN)
+    result = unlearn(model, few, method="ga", learning_rate=0.1, guard=OFTEN, compute=Compute("cpu"))
     assert [set(check) for check in result.checks] == [{"phase", "step", "forget"}]
 
 
@@ -277,7 +303,7 @@ def test_labels_that_the_model_does_not_know_are_named_before_anything_is_done(m
     data = torch.randn(40, 5), torch.full((40,), 8)
     wrong = Split(data, forget=range(10), adjacent=range(10, 20), remote=range(20, 40))
     with pytest.raises(UsageError, match="has the label 8"):
-        unlearn(model, wrong, device="cpu")
+        unlearn(model, wrong, compute=Compute("cpu"))
 
 
 def test_the_command_line_stops_warns_and_can_be_told_not_to(digits, tmp_path, monkeypatch, capsys):

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from unweave import RunError, Split, UsageError, unlearn
+from tests.helpers.calling import unlearn_with
+from unweave import Compute, RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.errors import RunWarning
 from unweave.methods import METHODS, find_method
@@ -52,13 +53,12 @@ def settings_of(name):
 def test_pieces_give_the_result_of_whole_batches(name, named):
     model = Named() if named else convolutional()
     whole, pieces = (
-        unlearn(
+        unlearn_with(
             model,
             images(named=named),
             method=name,
-            device="cpu",
-            micro_batch=size,
             initial=lambda: model,
+            compute=Compute("cpu", micro_batch=size),
             **settings_of(name),
         )
         for size in (None, 3)
@@ -102,9 +102,11 @@ class Greedy(nn.Module):
 @pytest.mark.filterwarnings("ignore:The device's memory")
 def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(limits):
     free, tight = Greedy(), Greedy(**limits)
-    settings = {**settings_of("two-stage"), "limits": None}
-    whole = unlearn(free, images(), device="cpu", **settings)
-    cut = unlearn(tight, images(), device="cpu", micro_batch=100, **settings)  # cares, as a run on CUDA always does
+    settings = {**settings_of("two-stage"), "guard": None}
+    whole = unlearn(free, images(), compute=Compute("cpu"), **settings)
+    cut = unlearn(
+        tight, images(), compute=Compute("cpu", micro_batch=100), **settings
+    )  # cares, as a run on CUDA always does
     for key, tensor in whole.model.state_dict().items():
         assert torch.allclose(tensor, cut.model.state_dict()[key], rtol=1e-9, atol=1e-11), key
 
@@ -115,36 +117,36 @@ def test_halving_is_said_once_for_each_size():
     batches = bench.batches("remote", size=16)
     with pytest.warns(RunWarning) as told:
         bench.gradient(bench.losses(batches[number]).mean() for number in range(3))
-    assert [str(warning.message).split(" suffice for ")[1].split(". ")[0] for warning in told] == [
-        "16 samples at once: going on with 8",
-        "8 samples at once: going on with 4",
+    assert [str(warning.message).split(" memory with ")[1].split("; ")[0] for warning in told] == [
+        "16 samples at once. The run continues with 8",
+        "8 samples at once. The run continues with 4",
     ]
-    assert bench.passes.micro_batches.size == 4
+    assert bench.forward.micro_batches.size == 4
 
 
 @pytest.mark.filterwarnings("ignore:The device's memory")
 def test_a_sample_that_does_not_fit_ends_the_run():
     with pytest.raises(RunError, match="single sample"):
-        unlearn(Greedy(backwards=0), images(), device="cpu", micro_batch=2, limits=None)
+        unlearn(Greedy(backwards=0), images(), guard=None, compute=Compute("cpu", micro_batch=2))
 
 
 def test_pieces_are_refused_where_they_would_change_results():
     with pytest.raises(UsageError, match="training mode of normalisation"):
-        unlearn(convolutional(), images(), device="cpu", micro_batch=2, normalisation="train")
+        unlearn(convolutional(), images(), normalisation="train", compute=Compute("cpu", micro_batch=2))
     with pytest.raises(UsageError, match="at least 1"):
-        unlearn(convolutional(), images(), device="cpu", micro_batch=0)
+        unlearn(convolutional(), images(), compute=Compute("cpu", micro_batch=0))
 
 
 def test_a_parameter_that_is_not_used_is_no_obstacle_in_pieces():
     model = convolutional()
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
-    assert torch.equal(unlearn(model, images(), device="cpu", micro_batch=4).model.spare, torch.ones(3))
+    assert torch.equal(unlearn(model, images(), compute=Compute("cpu", micro_batch=4)).model.spare, torch.ones(3))
 
 
 def test_a_limit_is_for_cuda_and_reads_like_a_size():
     assert parse_bytes("2 GiB") == 2**31
     for wrong in ("much", "-1GB", "0"):
-        with pytest.raises(UsageError, match="no size of memory"):
+        with pytest.raises(UsageError, match="not a size of memory"):
             parse_bytes(wrong)
     with pytest.raises(UsageError, match="this run is on cpu"):
-        unlearn(convolutional(), images(), device="cpu", max_memory="1GB")
+        unlearn(convolutional(), images(), compute=Compute("cpu", max_memory="1GB"))

@@ -298,11 +298,11 @@ def test_halves_are_balanced_and_a_prefix_of_larger_designs(samples, pairs, seed
 
 
 def test_ulira_says_what_is_wrong():
-    with pytest.raises(UsageError, match="even number of four"):
+    with pytest.raises(UsageError, match="even number, four"):
         balanced_halves(10, 5, seed=0)
     with pytest.raises(UsageError, match="Train more"):
         log_likelihood_ratio(np.zeros(1), np.zeros((3, 1)), np.array([[True], [False], [False]]))
-    with pytest.raises(UsageError, match="do not fit"):
+    with pytest.raises(UsageError, match="do not match seen"):
         log_likelihood_ratio(np.zeros(2), np.zeros((3, 1)), np.zeros((3, 1), dtype=bool))
 
 
@@ -339,7 +339,7 @@ def test_a_single_class(data):
     one = torch.nn.Linear(5, 1)
     same = (inputs, torch.zeros(60, dtype=torch.long))
     split = Split(same, forget=range(12), adjacent=range(12, 30), remote=range(30, 60))
-    scores = evaluate(one, split, split, reference=one, device="cpu")
+    scores = evaluate(one, split, split, reference=one, device="cpu", task="classification")
     assert "single class" in reason(scores, "mia_svc_confidence")
     assert scores["train"]["forget"]["accuracy"] == 1
     assert scores.metric("tow").value == 1

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Note, Split, UsageError, evaluate, unlearn
 from unweave.evaluation import BeforeStage2, RelearnSettings, relearn
 from unweave.evaluation.probe import balanced, probe_accuracy
 from unweave.lab.audit import Pool, Subject, audit, examine, load_subject, make_shadows
@@ -30,7 +31,9 @@ def models(digits):
     def by(name, seed=0, **more):
         settings = {**benchmark.settings_for(find_method(name), None), **more}
         initial = lambda: benchmark.initial(seed)  # noqa: E731
-        return unlearn(original, task.train, name, seed=seed, initial=initial, device="cpu", **settings).model
+        return unlearn_with(
+            original, task.train, name, seed=seed, initial=initial, compute=Compute("cpu"), **settings
+        ).model
 
     return {
         "original": original,
@@ -194,11 +197,11 @@ def test_a_probe_that_cannot_be_made_says_why(data, split):
 def test_the_bound_of_the_two_stage_method(digits, models):
     _, task, _ = digits
     middle = BeforeStage2(models["stage 1"], alpha=0.5)
-    found = evaluate(models["two-stage"], task.train, before_stage2=middle, questions=[], device="cpu")
+    found = evaluate(models["two-stage"], task.train, certificate=middle, questions=[], device="cpu")
     bound = found.metric("forget_bound", "train", "forget")
     assert found["train"]["forget"]["accuracy"] <= found["train"]["forget"]["forget_bound_tighter"] <= bound.value < 0.5
-    assert "no privacy guarantee" in bound.note
-    untouched = evaluate(models["ft"], task.train, before_stage2=middle, questions=[], device="cpu")
+    assert "not a privacy guarantee" in bound.note
+    untouched = evaluate(models["ft"], task.train, certificate=middle, questions=[], device="cpu")
     assert untouched.metric("forget_bound", "train", "forget").note.startswith("No bound: ")
 
 
@@ -211,7 +214,16 @@ def run_folder(digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "run"
     settings = {**benchmark.settings_for(find_method("two-stage"), None), "stage1_epochs": 1, "stage2_epochs": 1}
     about = {"benchmark": "digits"}
-    unlearn(original, task.train, "two-stage", out=folder, test=task.test, device="cpu", about=about, **settings)
+    unlearn(
+        original,
+        task.train,
+        "two-stage",
+        out=folder,
+        test=task.test,
+        compute=Compute("cpu"),
+        callbacks=[Note(**about)],
+        **settings,
+    )
     return folder
 
 
@@ -219,7 +231,7 @@ def test_a_run_folder_knows_its_benchmark_method_and_middle(run_folder):
     subject = load_subject(run_folder)
     assert subject.method == "two-stage"
     assert subject.settings["stage2_epochs"] == 1
-    assert subject.before_stage2.alpha == 0.5
+    assert subject.certificate.alpha == 0.5
     scores = examine(subject, retrain=0, device="cpu")
     assert scores.to_dict()["train"] == json.loads((run_folder / "scores.json").read_text())["train"]
     file = load_subject(run_folder / "model.safetensors", benchmark="digits")
@@ -258,12 +270,12 @@ def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, 
     subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
     monkeypatch.setitem(audit.__globals__, "examine", lambda *_, **__: pytest.fail("it was computed"))
     for count in (2, 3, 5):
-        with pytest.raises(UsageError, match=f"{count} shadow models were asked for; take an even number of four"):
+        with pytest.raises(UsageError, match=f"{count} shadow models were requested. Use an even number, four or more"):
             audit(subject, shadows=count, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UsageError, match="cannot be a folder for shadow models: there is a file"):
+        with pytest.raises(UsageError, match="cannot be a folder for shadow models: a file is in the way"):
             audit(subject, shadows=4, folder=place)
 
 
@@ -296,7 +308,7 @@ def test_a_folder_holds_shadow_models_of_one_kind_only(tmp_path, other):
 def test_audit_without_shadows_says_so(split, model, data):
     subject = Subject(model=model, train=split, test=None)
     scores = audit(subject, shadows=8, resamples=20, device="cpu", relearn=RelearnSettings(steps=2))
-    assert "belongs to none" in scores.metric("mia_ulira_auc", "train", "forget").note
+    assert "belongs to no benchmark" in scores.metric("mia_ulira_auc", "train", "forget").note
     with pytest.raises(UsageError, match="--reference"):
         examine(subject, retrain=1, device="cpu")
 
@@ -339,7 +351,7 @@ def test_files_of_splits_are_over_the_data_of_a_function_of_the_users(tmp_path):
     assert sizes(split=file) == (3, None)  # the test split that there is goes with another training split
     assert sizes(test_split=file) == (10, 3)
     assert sizes(split=file, test_split=file) == (3, 3)
-    with pytest.raises(UsageError, match="my_subject returns none"):
+    with pytest.raises(UsageError, match=r"--test-split needs test data, but .*my_subject returns no test split"):
         load_subject(None, source="tests.evaluation.test_evaluation_digits:my_subject", test_split=file)
     with pytest.raises(UsageError, match="Give one of them"):
         load_subject(None, source=source, benchmark="digits")

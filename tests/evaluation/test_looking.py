@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
+from unweave import Compute, Note, OwnLoss, Request, Split, StopWhen, UsageError, evaluate, unlearn
 from unweave.data import Samples
 from unweave.data.padding import trimmed
 from unweave.engine import Workbench
@@ -50,7 +51,7 @@ def test_what_is_seen_of_random_transforms_is_no_matter_of_the_callers_random_nu
         random.seed(seed)
         np.random.seed(seed)
         before = states()
-        result = unlearn(model, noisy, "ga", device="cpu", epochs=1, out=tmp_path / str(seed), test=noisy)
+        result = unlearn(model, noisy, "ga", epochs=1, out=tmp_path / str(seed), test=noisy, compute=Compute("cpu"))
         seen = evaluate(model, noisy, noisy, device="cpu", resamples=0).to_dict()
         near = str(noisy.entanglement(model, device="cpu", k=3))
         after = states()
@@ -122,19 +123,22 @@ class Counting(nn.Module):
 
 
 def test_a_resumed_run_has_the_buffers_that_a_model_does_not_save(split, tmp_path):
-    model, values = Counting(), {"device": "cpu", "epochs": 3, "batch_size": 8, "learning_rate": 0.01, "limits": None}
+    model, values = (
+        Counting(),
+        {"epochs": 3, "batch_size": 8, "learning_rate": 0.01, "guard": None, "compute": Compute("cpu")},
+    )
     whole = unlearn(model, split, "ft", **values)
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):
-        unlearn(model, split, "ft", out=tmp_path / "run", stop=lambda: next(left) == 7, **values)
+        unlearn(model, split, "ft", out=tmp_path / "run", callbacks=[StopWhen(lambda: next(left) == 7)], **values)
     resumed = unlearn(model, split, "ft", out=tmp_path / "run", resume=True, **values)
     assert same(weights(whole.model), weights(resumed.model))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_in_which_small_steps_are_lost_are_refused(model, split, dtype):
-    with pytest.raises(UsageError, match=r"in which small steps are lost. Pass model.float\(\)"):
-        unlearn(model.to(dtype), split, "ft", device="cpu")
+    with pytest.raises(UsageError, match=r"which loses small steps. Pass model.float\(\)"):
+        unlearn(model.to(dtype), split, "ft", compute=Compute("cpu"))
 
 
 def doubled(model, batch):
@@ -146,43 +150,43 @@ def squared(model, batch):
 
 
 def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
-    common = {"device": "cpu", "out": tmp_path / "run", "limits": None}
+    common = {"out": tmp_path / "run", "guard": None, "compute": Compute("cpu")}
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):
-        unlearn(model, split, loss=doubled, stop=lambda: next(left) == 1, **common)
-    with pytest.raises(UsageError, match="begun with another loss"):
-        unlearn(model, split, loss=squared, resume=True, **common)
-    unlearn(model, split, loss=doubled, resume=True, **common)
+        unlearn(model, split, task=OwnLoss(doubled), callbacks=[StopWhen(lambda: next(left) == 1)], **common)
+    with pytest.raises(UsageError, match="started with different values for loss"):
+        unlearn(model, split, task=OwnLoss(squared), resume=True, **common)
+    unlearn(model, split, task=OwnLoss(doubled), resume=True, **common)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"].endswith("test_looking.doubled")
 
 
 def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data, tmp_path):
     from_floats = Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote)
-    other = Split(data, forget=range(4), adjacent=range(8, 20))
-    common = {"device": "cpu", "out": tmp_path / "run", "method": "ga", "limits": None}
+    common = {"out": tmp_path / "run", "method": "ga", "guard": None, "compute": Compute("cpu")}
     for words, arguments in {
-        "one integer per sample": {"split": from_floats, "loss": lambda model, batch: model(batch[0]).sum(1)},
-        "about the split that was unlearned with": {"split": split, "judge": other, "request": {"id": "x"}},
-        "must hold what JSON can": {"split": split, "about": {"x": object()}},
-        "It needs an id": {"split": split, "request": {"text": "x"}},
-        "a Request, or a mapping": {"split": split, "request": "x"},
+        "one integer per sample": {"split": from_floats},
+        "must hold only values that JSON supports": {"split": split, "callbacks": [Note(x=object())]},
+        "callbacks must be made of": {"split": split, "callbacks": ["watch"]},
         "seed is -1": {"split": split, "seed": -1},
         "a Split of the training data, not tuple": {"split": data},
-        "Limits, a mapping": {"split": split, "limits": 0.02},
-        "One of torch's takes": {"split": split, "loss": nn.CrossEntropyLoss(reduction="none")},
-        "not float": {"split": split, "loss": lambda model, batch: 1.0},
-        "a list of the splits": {"split": split, "earlier": split},
+        "Limits, a mapping": {"split": split, "guard": 0.02},
+        "not float": {"split": split, "task": OwnLoss(lambda model, batch: 1.0)},
     }.items():
         with pytest.raises(UsageError, match=words):
             unlearn(model, **(common | arguments))
         assert list(tmp_path.iterdir()) == []
+    for words, request in {"It needs an id": {"text": "x"}, "a Request, or a mapping": "x"}.items():
+        with pytest.raises(UsageError, match=words):
+            Request.of(request)
+    with pytest.raises(UsageError, match="One of torch's takes"):
+        OwnLoss(nn.CrossEntropyLoss(reduction="none"))
     with pytest.raises(UsageError, match="reference must be a retrained"):
         evaluate(model, split, reference="x", device="cpu")
 
 
 def test_a_loss_of_ones_own_has_a_record_without_a_bound(model, split, tmp_path):
-    common = {"device": "cpu", "limits": None, "target": 1.0, "epochs": 1, "request": {"id": "x"}}
-    unlearn(model, split, "unweave", out=tmp_path / "run", loss=doubled, **common)
+    common = {"guard": None, "target": 1.0, "epochs": 1, "request": {"id": "x"}, "compute": Compute("cpu")}
+    unlearn_on_record(model, split, "unweave", out=tmp_path / "run", task=OwnLoss(doubled), **common)
     certificate = json.loads((tmp_path / "run" / "record.json").read_text())["certificate"]
     assert certificate["bound"] is None
 
@@ -195,9 +199,9 @@ def test_who_has_a_private_file_open_before_it_is_written_reads_nothing(tmp_path
 
 
 def test_a_finished_run_is_said_to_be_finished(model, split, tmp_path):
-    unlearn(model, split, "ga", device="cpu", epochs=1, out=tmp_path / "run", limits=None)
+    unlearn(model, split, "ga", epochs=1, out=tmp_path / "run", guard=None, compute=Compute("cpu"))
     with pytest.raises(UsageError, match="is finished: there is nothing to resume"):
-        unlearn(model, split, "ga", device="cpu", epochs=1, out=tmp_path / "run", limits=None, resume=True)
+        unlearn(model, split, "ga", epochs=1, out=tmp_path / "run", guard=None, resume=True, compute=Compute("cpu"))
 
 
 @pytest.mark.parametrize("labels", [["a", "b"] * 30, np.array(["a", "b"] * 30)])
@@ -215,18 +219,18 @@ def test_what_a_collator_cannot_take_is_said_with_the_columns(model):
     data = [{"text": "x", "labels": 0}] * 20
     split = Split(data, range(4), range(4, 8), collate=collate)
     with pytest.raises(UsageError, match=r"with the columns text, labels: Unable to create tensor .*remove_columns"):
-        unlearn(model, split, device="cpu")
+        unlearn(model, split, compute=Compute("cpu"))
 
 
 def test_odd_arguments_are_said_in_a_sentence(data, split, model):
     wide = nn.Linear(5, 4)
     for words, call in {
-        "one class for each sample": lambda: Split.by_class(data, fine=3, forget=0),
+        "one class per sample": lambda: Split.by_class(data, fine=3, forget=0),
         "a function of one sample": lambda: Split.where(data, forget=lambda x, y: y == 0, adjacent=lambda x: True),
         "seed is -1": lambda: split.with_noise(remote_to_adjacent=0.1, seed=-1),
         "Leave names out": lambda: split.entanglement(model, groups=["a"] * 60, names=["a"], device="cpu"),
         "resamples is -1": lambda: evaluate(model, split, resamples=-1, device="cpu"),
-        "tells 4 classes apart, and the model 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
+        "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
     }.items():
         with pytest.raises(UsageError, match=words):
             call()

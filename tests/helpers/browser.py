@@ -1,16 +1,14 @@
-"""A real browser: Debian's chromium, spoken to in WebDriver's protocol, JSON over HTTP."""
+"""A real browser for tests of pages: the installed chromium, driven by Selenium."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import socket
-import subprocess
-import time
-import urllib.request
 
 import pytest
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.action_chains import ActionBuilder
 
+# Both are given to Selenium, which would otherwise look for a driver on the network.
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 needs_browser = pytest.mark.skipif(
@@ -18,7 +16,7 @@ needs_browser = pytest.mark.skipif(
     reason="needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)",
 )
 
-OPTIONS = [
+ARGUMENTS = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -32,32 +30,29 @@ OPTIONS = [
 
 
 class Browser:
-    """As much of the protocol as these tests need."""
+    """What these tests ask of a browser, in their words."""
 
-    def __init__(self, port, profile):
-        self.base = f"http://127.0.0.1:{port}"
-        chrome = {"binary": BROWSER, "args": [*OPTIONS, f"--user-data-dir={profile}"]}
-        wanted = {"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
-        session = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-        self.base += f"/session/{session}"
-
-    def call(self, verb, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=verb)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
+    def __init__(self, driver):
+        self.driver = driver
 
     def open(self, page):
-        self.call("POST", "/url", {"url": page.as_uri()})
+        self.driver.get(page.as_uri())
 
     def run(self, script, *arguments):
-        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+        return self.driver.execute_script(script, *arguments)
 
     def develop(self, command, **parameters):
-        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+        """Send a command of the developer tools."""
+        return self.driver.execute_cdp_cmd(command, parameters)
 
     def log(self, kind):
-        return self.call("POST", "/se/log", {"type": kind})
+        """Return and empty a log."""
+        return self.driver.get_log(kind)
+
+    def hover(self, x, y):
+        actions = ActionBuilder(self.driver)
+        actions.pointer_action.move_to_location(x, y)
+        actions.perform()
 
     def select(self, name, value):
         script = """const select = document.getElementById(arguments[0]);
@@ -72,25 +67,23 @@ class Browser:
         return {row[0]: row[1:] for row in self.run(script)}
 
 
+def start(profile):
+    """Start a browser with a profile of its own, on a free port: several test processes may do so at once."""
+    options = ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in [*ARGUMENTS, f"--user-data-dir={profile}"]:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return Chrome(options=options, service=ChromeService(executable_path=DRIVER))
+
+
 @pytest.fixture(scope="module")
 def browser(study, tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    driver = subprocess.Popen([DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    found = None
+    """A browser that shows the page of the module's study."""
+    driver = start(tmp_path_factory.mktemp("profile"))
     try:
-        for _ in range(150):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        found = Browser(port, tmp_path_factory.mktemp("profile"))
+        found = Browser(driver)
         found.open(study / "report" / "index.html")
         yield found
     finally:
-        if found is not None:
-            found.call("DELETE", "")
-        driver.terminate()
-        driver.wait()
+        driver.quit()

@@ -1,16 +1,22 @@
-"""A signed run on record, with everything that went into it."""
+"""Signed runs on record, with everything that went into them: one made now, and one that older code wrote."""
 
 from __future__ import annotations
 
 import warnings
 
+import safetensors.torch
 import torch
 from torch import nn
 
-from unweave import Request, Split, unlearn
-from unweave.record import generate, load_public, read_proofs, read_record
+from tests.helpers.calling import unlearn_on_record
+from tests.helpers.places import ROOT
+from unweave import Compute, Request, Split, evaluate
+from unweave.record import certificate_of, generate, load_public, model_after, read_proofs, read_record
+from unweave.runs import load_weights
 
-FAST = {"device": "cpu", "limits": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1}
+FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
+OLD = ROOT / "tests" / "record" / "data" / "version-1"  # see tests/record/test_old_record.py
+OLD_RUN = OLD / "run"
 
 
 def make_data():
@@ -39,9 +45,27 @@ class Run:
         request = Request(id="2031-17", text="Ümit's eight points\nby mail", key=self.key)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.result = unlearn(
+            self.result = unlearn_on_record(
                 self.model, self.split, out=folder / "one", test=self.split, request=request, seed=5, **FAST
             )
         self.file = folder / "one" / "record.json"
         self.record = read_record(self.file)
         self.proofs = read_proofs(folder / "one" / "forget-proofs.json")
+
+
+class OldRun:
+    """An old run: its record, its proofs, its data and its models."""
+
+    def __init__(self):
+        tensors = safetensors.torch.load_file(OLD / "data.safetensors")
+        self.data = tensors["inputs"], tensors["labels"]
+        self.split = Split.load(OLD_RUN / "split.json", self.data)
+        self.test = Split.load(OLD_RUN / "test-split.json", self.data)
+        self.record, self.proofs = read_record(OLD_RUN / "record.json"), read_proofs(OLD_RUN / "forget-proofs.json")
+        self.public = load_public(OLD / "key.pub")
+        self.original = load_weights(make_model(), OLD / "original.safetensors").eval()
+        self.model = load_weights(make_model(), OLD_RUN).eval()
+
+    def scores(self):
+        kept = certificate_of(self.record["configuration"], lambda phase: model_after(OLD_RUN, make_model(), phase))
+        return evaluate(self.model, self.split, self.test, original=self.original, certificate=kept, device="cpu")

@@ -18,7 +18,7 @@ ERROR = '</script><img src=x onerror="window.hacked=1"> diverged & stopped: 100%
 
 SUBSETS = ("forget", "adjacent", "remote")
 
-WATCHED = ("two-stage", "pgd")  # methods that log accuracies and keep losses between their stages
+WATCHED = ("two-stage", "pgd")  # methods that log accuracies and store losses between their stages
 
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 
@@ -33,7 +33,7 @@ METHODS = {
 
 
 def scores_of(accuracies, random):
-    """The scores of a run, in the shape in which runs write them."""
+    """Return the scores of a run in the form in which runs write them."""
     scores = {"schema": 2, "train": {}, "test": {}, "metrics": []}
     for split, subset in CELLS:
         level = accuracies[("forget", "adjacent", "remote").index(subset)]
@@ -89,7 +89,7 @@ def write_cell(store, method, variant, seed, accuracies, random, *, settings=Non
 
 
 def make_study(folder, *, benchmark="digits", methods=METHODS, seeds=3, failures=True, presets=()):
-    """A study's folder with invented numbers: hostile names, a method that failed, and one that failed in a seed."""
+    """Write a study with invented numbers: hostile names, a method that failed, and one that failed with one seed."""
     store = Store.create(folder, benchmark)
     random = np.random.default_rng(0)
     for (method, variant), accuracies in methods.items():

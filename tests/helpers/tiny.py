@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from unweave.api import Split
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.methods import DescentSettings
 
 QUICK = {"stage1_epochs": 2, "stage2_epochs": 3, "stage1_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
 
 
-def load() -> Task:
+def load() -> BenchmarkTask:
     generator = torch.Generator().manual_seed(1)
     centres = 2 * torch.randn(3, 5, generator=generator)
     splits = []
@@ -22,7 +22,7 @@ def load() -> Task:
         labels = torch.arange(60) // 20
         inputs = centres[labels] + torch.randn(60, 5, generator=generator)
         splits.append(Split((inputs, labels), forget=range(8), adjacent=range(8, 20), remote=range(20, 60)))
-    return Task(train=splits[0], test=splits[1], label_names=("a", "b", "c"))
+    return BenchmarkTask(train=splits[0], test=splits[1], label_names=("a", "b", "c"))
 
 
 def model() -> nn.Module:

@@ -15,12 +15,13 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from unweave import Split, evaluate, unlearn
+from tests.helpers.calling import unlearn_with
+from unweave import Compute, Split, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.errors import Stopped
 from unweave.evaluation import Watch
 from unweave.maths import squared_wasserstein
-from unweave.methods.two_stage import Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage2, TwoStage
 from unweave.runtime import processes, sharding
 
 # Batches that do not divide by 2 or 3, end unevenly, and have fewer samples than there are processes.
@@ -95,20 +96,22 @@ def outcome(result):
 
 
 def run(method, *, model=network, **settings):
-    return outcome(unlearn(model(), split(), method, device="cpu", initial=lambda: model(1), limits=None, **settings))
+    return outcome(
+        unlearn_with(model(), split(), method, initial=lambda: model(1), guard=None, compute=Compute("cpu"), **settings)
+    )
 
 
 def in_single(**how):
     """Run in single precision, or with passes in half of it."""
     model, samples = network().float(), split(torch.float32)
     settings = {**SMALL_BATCHES, "stage1_optimizer": "sgd"}  # Adam makes large steps of small differences
-    return outcome(unlearn(model, samples, device="cpu", limits=None, **settings, **how))
+    return outcome(unlearn(model, samples, guard=None, compute=Compute("cpu"), **settings, **how))
 
 
 def lora(*, shard):
     from tests.helpers import adapters as tiny
 
-    return outcome(unlearn(tiny.adapted(), tiny.split(), device="cpu", limits=None, shard=shard, **tiny.QUICK))
+    return outcome(unlearn(tiny.adapted(), tiny.split(), guard=None, compute=Compute("cpu", shard=shard), **tiny.QUICK))
 
 
 class Blocks(nn.Module):
@@ -137,7 +140,7 @@ def blocks(seed=0):
 def direction(*, shard):
     """Gradients, Gram matrix and projected direction of a few steps of stage 2, seen from inside."""
     bench = Workbench(network(), split(), device=torch.device("cpu"), shard=shard)
-    phase = Stage2(TwoStageSettings(**SMALL_BATCHES))
+    phase = Stage2(TwoStage(**SMALL_BATCHES))
     phase.prepare(bench)
     phase.begin()
     batch = phase.to_forget["forget"][0]
@@ -177,7 +180,9 @@ def neighbours():
 
 def watched():
     """The guard and the watch look at the model while it works."""
-    result = unlearn(network(), split(), device="cpu", watch=Watch(every=2), limits={"share": 1.0}, **SMALL_BATCHES)
+    result = unlearn(
+        network(), split(), guard={"share": 1.0}, compute=Compute("cpu"), callbacks=[Watch(every=2)], **SMALL_BATCHES
+    )
     checks = [{k: v for k, v in check.items() if k != "phase"} for check in result.checks]
     return outcome(result) | numbers(checks, "checks")
 
@@ -190,7 +195,7 @@ def stopped(folder, *, steps, **how):
 
 
 def in_folder(folder, **how):
-    return outcome(unlearn(network(), split(), device="cpu", out=folder, limits=None, **SMALL_BATCHES, **how))
+    return outcome(unlearn(network(), split(), out=folder, guard=None, compute=Compute("cpu"), **SMALL_BATCHES, **how))
 
 
 CASES = {

@@ -36,7 +36,8 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from unweave import Split, load_weights, unlearn
+from tests.helpers.calling import unlearn_with
+from unweave import Checkpoints, Compute, Split, load_weights
 from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import METHODS, find_method
@@ -69,7 +70,7 @@ class Job:
 
     def run(self, method: str, out: Path) -> None:
         """Run a method, or go on with it where it was stopped."""
-        unlearn(
+        unlearn_with(
             self.model(),
             self.train,
             method,
@@ -77,10 +78,9 @@ class Job:
             resume=unfinished(out).exists(),
             test=self.test,
             initial=self.initial,
-            device="cpu",
-            limits=NO_LIMIT,
-            checkpoint_steps=3,
-            progress=False,
+            guard=NO_LIMIT,
+            compute=Compute("cpu"),
+            callbacks=[Checkpoints(steps=3)],
             **self.settings(method),
         )
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unweave import UsageError, projection
-from unweave.maths import gram_matrix, remove_span
+from unweave import UsageError
+from unweave.maths import gram_matrix, remove_span, spans
 
 SHAPES = [(4, 3), (5,), (2, 2, 2)]
 
@@ -109,7 +109,7 @@ def test_it_agrees_with_the_pseudo_inverse_also_where_the_basis_is_dependent(see
 @pytest.mark.parametrize("most", [1, 7, 24, 1000])
 def test_products_do_not_depend_on_how_gradients_are_cut(most, monkeypatch):
     some = [gradient(i) for i in range(3)]
-    monkeypatch.setitem(projection.CHUNK, "cpu", most)
+    monkeypatch.setitem(spans.CHUNK, "cpu", most)
     expected = torch.stack([torch.stack([flat(a) @ flat(b) for a in some]) for b in some])
     assert torch.allclose(gram_matrix(some), expected, rtol=1e-12)
 

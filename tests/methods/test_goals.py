@@ -1,4 +1,4 @@
-"""The two goals of our own method and the dial between them: what is aimed at, how near it comes, what is refused."""
+"""The two goals of our own method and the dial between them: their aims, how near a run comes, and errors."""
 
 import copy
 import itertools
@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
-from unweave import Split, Stopped, UsageError, evaluate, unlearn
+from unweave import Compute, Split, Stopped, StopWhen, UsageError, evaluate, unlearn
 from unweave.cli import main
 from unweave.engine import Cost, Workbench, run_phases
 from unweave.lab.audit import Pool, Subject, make_shadows
@@ -22,7 +23,7 @@ from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import plan, run_study
 from unweave.maths import averaged_quantiles, gram_matrix, odds_of, squared_wasserstein
 from unweave.methods.unseen import reference_losses
-from unweave.methods.unweave import Constrained, UnweaveSettings
+from unweave.methods.unweave import Constrained, Unweave
 
 CPU = torch.device("cpu")
 CHANCE = math.log(3)
@@ -32,17 +33,24 @@ UNSEEN = torch.tensor(
 
 
 def settings(**values):
-    common = {"goal": "retrain", "target": 6.0, "learning_rate": 1e-2, "epochs": 20, "batch_size": 12}
-    return UnweaveSettings(**(common | {"remote_batch": 40, "reach": 0.05} | values))
+    common = {
+        "goal": "retrain",
+        "reference": UNSEEN,
+        "target": 6.0,
+        "learning_rate": 1e-2,
+        "epochs": 20,
+        "batch_size": 12,
+    }
+    return Unweave(**(common | {"remote_batch": 40, "reach": 0.05} | values))
 
 
-def bench_of(model, split, reference=UNSEEN):
-    return Workbench(model, split, device=CPU, reference=reference)
+def bench_of(model, split):
+    return Workbench(model, split, device=CPU)
 
 
-def begun(model, split, chosen, reference=UNSEEN):
+def begun(model, split, chosen):
     phase = Constrained(chosen)
-    phase.prepare(bench_of(model, split, reference))
+    phase.prepare(bench_of(model, split))
     phase.begin()
     phase.logged = {}
     return phase
@@ -102,9 +110,11 @@ def test_with_a_model_as_reference_every_sample_aims_at_its_own_odds(problem):
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
-    phases = {pairing: begun(model, split, settings(pairing=pairing), other) for pairing in ("sample", "rank")}
-    bench = bench_of(model, split, other)
-    aims = odds_of(reference_losses(bench, bench.batches("forget", size=512)))
+    phases = {
+        pairing: begun(model, split, settings(pairing=pairing, reference=other)) for pairing in ("sample", "rank")
+    }
+    bench = bench_of(model, split)
+    aims = odds_of(reference_losses(other, bench, bench.batches("forget", size=512)))
     expected = (aims - forget_odds(model, split)).square().mean()
     value, gradient = phases["sample"]._distance()
     torch.testing.assert_close(value, expected.detach())
@@ -116,7 +126,7 @@ def test_with_a_model_as_reference_every_sample_aims_at_its_own_odds(problem):
 
 def test_the_end_of_the_dial_is_erase(problem):
     model, split = problem
-    chosen = {"target": 6.0, "learning_rate": 1e-2, "epochs": 5, "device": "cpu", "limits": None}
+    chosen = {"target": 6.0, "learning_rate": 1e-2, "epochs": 5, "guard": None, "compute": Compute("cpu")}
     erased = unlearn(model, split, "unweave", **chosen)
     dialled = unlearn(model, split, "unweave", goal="retrain", dial=1.0, reference=UNSEEN, **chosen)
     assert same(weights(erased.model), weights(dialled.model))
@@ -157,18 +167,18 @@ def test_every_sample_comes_as_near_to_its_own_aim_as_the_budget_says(problem):
     model, split = problem
     torch.manual_seed(1)
     reference = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3)).double()
-    chosen = settings(budget=0.01, epochs=400)
-    phase = begun(model, split, chosen, reference)
+    chosen = settings(budget=0.01, epochs=400, reference=reference)
+    phase = begun(model, split, chosen)
     limit = 0.01 * (phase.aims - CHANCE).square().mean()
     assert (phase.aims - forget_odds(model, split).detach()).square().mean() > 2 * limit
-    run_phases(bench_of(model, split, reference), [Constrained(chosen)])
+    run_phases(bench_of(model, split), [Constrained(chosen)])
     assert (phase.aims - forget_odds(model, split).detach()).square().mean() <= 1.01 * limit
 
 
 def test_mean_loss_and_mean_probability_are_as_near_as_the_distribution(problem):
     model, split = problem
     result = unlearn(
-        model, split, "unweave", reference=UNSEEN, device="cpu", limits=None, **settings(epochs=400).to_dict()
+        model, split, "unweave", reference=UNSEEN, guard=None, compute=Compute("cpu"), **settings(epochs=400).to_dict()
     )
     losses = forget_losses(result.model, split).detach()
     apart = squared_wasserstein(odds_of(losses), odds_of(UNSEEN)).sqrt()
@@ -185,8 +195,8 @@ def test_a_reference_model_is_made_as_sure_as_the_original(problem):
     unsure = nn.Sequential(model, nn.Linear(3, 3, bias=False)).double()
     with torch.no_grad():
         unsure[1].weight.copy_(0.25 * torch.eye(3))
-    bench = bench_of(model, split, unsure)
-    found = reference_losses(bench, bench.batches("forget", size=3))
+    bench = bench_of(model, split)
+    found = reference_losses(unsure, bench, bench.batches("forget", size=3))
     torch.testing.assert_close(found, forget_losses(model, split).detach())
 
 
@@ -194,10 +204,10 @@ def test_a_reference_model_is_made_as_sure_as_the_original(problem):
 def test_to_measure_the_reference_moves_no_statistics(problem, kind):
     model, split = problem
     normalised = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
-    bench = bench_of(normalised, split, model if kind == "model" else split)
+    bench = bench_of(normalised, split)
     bench.mode("train")
     before = normalised[1].running_mean.clone()
-    reference_losses(bench, bench.batches("forget", size=8))
+    reference_losses(model if kind == "model" else split, bench, bench.batches("forget", size=8))
     assert torch.equal(normalised[1].running_mean, before)
     assert normalised.training
 
@@ -206,15 +216,17 @@ def test_held_out_data_gives_the_originals_losses_on_its_adjacent_samples(proble
     model, split = problem
     inputs, labels = torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3
     held_out = Split((inputs, labels), forget=[0], adjacent=[4, 5, 6], remote=[7])
-    bench = bench_of(model, split, held_out)
+    bench = bench_of(model, split)
     expected = nn.functional.cross_entropy(model(inputs[4:7]), labels[4:7], reduction="none")
-    torch.testing.assert_close(reference_losses(bench, bench.batches("forget", size=8)), expected.detach())
+    torch.testing.assert_close(reference_losses(held_out, bench, bench.batches("forget", size=8)), expected.detach())
 
 
 def test_what_a_brief_training_cost_is_counted(problem):
     model, split = problem
-    brief = unlearn(model, split, "retrain", initial=lambda: copy.deepcopy(model), epochs=2, device="cpu", limits=None)
-    common = {"goal": "retrain", "epochs": 1, "device": "cpu", "limits": None}
+    brief = unlearn_with(
+        model, split, "retrain", initial=lambda: copy.deepcopy(model), epochs=2, guard=None, compute=Compute("cpu")
+    )
+    common = {"goal": "retrain", "epochs": 1, "guard": None, "compute": Compute("cpu")}
     given = unlearn(model, split, "unweave", reference=brief.model, **common)
     made = unlearn(model, split, "unweave", reference=lambda: brief, **common)
     assert brief.cost.sample_gradients == 2 * 52
@@ -231,14 +243,16 @@ def test_what_a_brief_training_cost_is_counted(problem):
         ([[1.0], [2.0]], r"not of shape \(2, 1\)"),
         ([0.5, float("nan")], "entry 1 is nan"),
         (torch.tensor([float("inf")]), "entry 0 is inf"),
-        ("losses", "The reference is str, but must be a split"),
+        ("losses", "'reference' cannot be given as text"),
     ],
 )
 def test_a_bad_reference_is_refused_before_anything_is_changed(problem, tmp_path, reference, message):
     model, split = problem
     before = weights(model)
     with pytest.raises(UsageError, match=message):
-        unlearn(model, split, "unweave", goal="retrain", reference=reference, out=tmp_path / "run", device="cpu")
+        unlearn(
+            model, split, "unweave", goal="retrain", reference=reference, out=tmp_path / "run", compute=Compute("cpu")
+        )
     assert same(weights(model), before)
     assert list(tmp_path.iterdir()) == []
 
@@ -247,13 +261,13 @@ def test_held_out_data_without_adjacent_samples_is_refused(problem):
     model, split = problem
     held_out = Split(split.samples, forget=[0], adjacent=[], remote=[1], allow_empty=True)
     with pytest.raises(UsageError, match="without adjacent samples"):
-        unlearn(model, split, "unweave", goal="retrain", reference=held_out, device="cpu")
+        unlearn(model, split, "unweave", goal="retrain", reference=held_out, compute=Compute("cpu"))
 
 
-@pytest.mark.parametrize(("method", "values"), [("unweave", {}), ("two-stage", {})])
-def test_a_reference_that_nothing_reads_is_refused(problem, method, values):
-    with pytest.raises(UsageError, match="with the goal retrain"):
-        unlearn(*problem, method, reference=UNSEEN, device="cpu", **values)
+@pytest.mark.parametrize(("method", "words"), [("unweave", "with the goal retrain"), ("two-stage", "goal=.retrain.")])
+def test_a_reference_that_nothing_reads_is_refused(problem, method, words):
+    with pytest.raises(UsageError, match=words):
+        unlearn(*problem, method, reference=UNSEEN, compute=Compute("cpu"))
 
 
 def test_a_resumed_run_needs_its_reference_no_more(problem, tmp_path):
@@ -265,13 +279,13 @@ def test_a_resumed_run_needs_its_reference_no_more(problem, tmp_path):
             made.append(1)
             self.model, self.cost = copy.deepcopy(model), Cost()
 
-    common = {"goal": "retrain", "epochs": 6, "device": "cpu", "limits": None, "reference": Made}
+    common = {"goal": "retrain", "epochs": 6, "guard": None, "reference": Made, "compute": Compute("cpu")}
     whole = unlearn(model, split, "unweave", **common)
     with pytest.raises(Stopped):
-        unlearn(model, split, "unweave", out=tmp_path / "run", stop=lambda: True, **common)
+        unlearn(model, split, "unweave", out=tmp_path / "run", callbacks=[StopWhen(lambda: True)], **common)
     resumed = unlearn(model, split, "unweave", out=tmp_path / "run", resume=True, **common)
     assert same(weights(whole.model), weights(resumed.model))
-    assert len(made) == 2  # of the whole run and of the one that was stopped
+    assert len(made) == 2  # once for the whole run, once for the run that was stopped
 
 
 # On benchmarks
@@ -283,8 +297,9 @@ def unlearned(request):
     seed, benchmark = request.param, find_benchmark("digits")
     task = benchmark.load()
     original = benchmark.train(task, seed=seed, device="cpu")
-    common = {"seed": seed, "device": "cpu", "initial": lambda: benchmark.initial(seed)}
-    retrained = unlearn(original, task.train, "retrain", **common, **benchmark.recipe.to_dict()).model
+    common = {"seed": seed, "compute": Compute("cpu")}
+    recipe = {**benchmark.recipe.to_dict(), "initial": lambda: benchmark.initial(seed)}
+    retrained = unlearn(original, task.train, "retrain", **common, **recipe).model
     values = {**common, **benchmark.settings["unweave"]["default"]}
 
     def scores(**chosen):
@@ -317,8 +332,8 @@ def test_digits_are_as_if_never_trained(unlearned):
 
 @pytest.mark.parametrize("alone", ["initial weights", "order of batches"])
 def test_a_brief_reference_shares_no_random_numbers_with_the_retrained_model_that_judges_it(alone):
-    """Otherwise a method would be led by the very model that it is then compared with."""
-    steps = {"initial weights": 1e-12, "order of batches": 1e-2}  # steps of no length leave the initial weights
+    """Otherwise the method would be guided by the model that it is later compared with."""
+    steps = {"initial weights": 1e-12, "order of batches": 1e-2}  # steps of almost no length keep the initial weights
     recipe = replace(tiny().recipe, epochs=5, learning_rate=steps[alone])
     benchmark = replace(tiny(), recipe=recipe)
     if alone == "order of batches":
@@ -334,8 +349,8 @@ def test_a_brief_reference_shares_no_random_numbers_with_the_retrained_model_tha
         return benchmark.train_briefly(benchmark.initial(9), task.train, seed=seed, device="cpu").model
 
     def retrained(seed):  # for as many epochs as the reference
-        values = recipe.to_dict() | {"epochs": 1, "seed": seed, "device": "cpu", "limits": None}
-        return unlearn(
+        values = recipe.to_dict() | {"epochs": 1, "seed": seed, "guard": None, "compute": Compute("cpu")}
+        return unlearn_with(
             benchmark.initial(9), task.train, "retrain", initial=lambda: benchmark.initial(seed), **values
         ).model
 
@@ -377,7 +392,7 @@ def test_shadow_models_of_an_audit_aim_at_the_same_goal(tmp_path):
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Return a function that runs the digits by the command line and returns its exit code and what it complained."""
+    """Return a function that runs the digits from the command line and returns its exit code and its errors."""
 
     def call(*words):
         common = ["unweave", "run", "digits", "--out", str(tmp_path / "run"), "--device", "cpu"]
@@ -403,10 +418,16 @@ def test_the_command_takes_a_goal_and_given_losses(command, tmp_path):
     ("words", "message"),
     [
         (["--method", "unweave", "--goal", "both"], "goal is 'both', but must be one of erase, retrain."),
-        (["--method", "two-stage", "--goal", "retrain"], "a setting goal (unweave); two-stage has none"),
+        (["--method", "two-stage", "--goal", "retrain"], "a setting goal (unweave), not for two-stage"),
         (["--method", "unweave", "--goal", "retrain", "--reference", "{empty}"], "non-empty list of losses"),
-        (["--method", "unweave", "--goal", "retrain", "--reference", "{negative}"], "entry 1 is -2; a cross-entropy"),
-        (["--method", "unweave", "--goal", "retrain", "--reference", "{text}"], "entry 2 is 'a', no number."),
+        (
+            ["--method", "unweave", "--goal", "retrain", "--reference", "{negative}"],
+            "entry 1 is -2, but a cross-entropy",
+        ),
+        (
+            ["--method", "unweave", "--goal", "retrain", "--reference", "{text}"],
+            "entry 2 is 'a', but must be a number.",
+        ),
         (["--method", "unweave", "--reference", "{good}"], "only the method unweave reads it, with the goal retrain"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Models with an adapter: only the adapter moves, and it is saved as one."""
+"""Models with an adapter: only the adapter moves, and it is saved as an adapter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.helpers.adapters import QUICK, adapted, base, data, is_adapter, split
-from unweave import evaluate, unlearn
+from unweave import Compute, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.methods import find_method
 
@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
     model = adapted()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    result = unlearn(model, split(), out=tmp_path / "run", device="cpu", limits=None, **QUICK)
+    result = unlearn(model, split(), out=tmp_path / "run", guard=None, compute=Compute("cpu"), **QUICK)
     after = result.model.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {name for name in before if is_adapter(name)}
@@ -36,19 +36,19 @@ def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
 
 
 def test_a_model_without_an_adapter_has_none_to_save(tmp_path):
-    unlearn(base(), split(), "original", out=tmp_path / "run", device="cpu")
+    unlearn(base(), split(), "original", out=tmp_path / "run", compute=Compute("cpu"))
     assert not (tmp_path / "run" / "adapter").exists()
 
 
 def test_unweave_forgets_and_keeps_by_an_adapter_with_its_defaults(digits):
-    """Adapters begin at zero: steps that were measured by them alone lost half of the neighbours."""
+    """Adapters begin at zero: with step lengths relative to them alone, half of the neighbours were lost."""
     benchmark, task, original = digits
     layers = [name for name, module in original.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     torch.manual_seed(0)
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=layers)
     model = peft.get_peft_model(copy.deepcopy(original), config).eval()
     own = benchmark.settings_for(find_method("unweave"), None)
-    result = unlearn(model, task.train, "unweave", seed=0, device="cpu", progress=False, **own)
+    result = unlearn(model, task.train, "unweave", seed=0, compute=Compute("cpu"), **own)
     found = evaluate(result.model, task.train, task.test, questions=(), resamples=0, device="cpu")
     assert found["train"]["forget"]["accuracy"] <= 0.005
     for subset in ("adjacent", "remote"):

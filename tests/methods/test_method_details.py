@@ -1,4 +1,4 @@
-"""What a method does in its later steps: schedules, decays, fading weights, and what is begun again."""
+"""What a method does in its later steps: schedules, decays, fading weights, and streams that begin again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 from tests.helpers.tensors import same, weights
+from unweave import Callback
 from unweave.engine import Workbench, run_phases
 from unweave.methods import Descent, DescentSettings, find_method
+from unweave.tasks import OwnLoss
 
 CPU = torch.device("cpu")
 PLAIN = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "normalisation": "eval"}
@@ -22,7 +24,7 @@ def begun(name, values, problem, **more):
     """Return the last phase of a method, ready for its first step, on a model of its own."""
     model, split = problem
     bench = Workbench(copy.deepcopy(model), split, device=CPU, **more)
-    phases = find_method(name).phases(find_method(name).configure(values))
+    phases = find_method(name).configure(values).phases()
     for phase in phases:
         phase.prepare(bench)
         phase.begin()
@@ -39,16 +41,17 @@ def step_sizes(split, schedule, steps):
     """Return the size of every step of a descent: the loss is the bias, whose gradient is 1."""
     model, found = nn.Linear(5, 1).double(), []
     settings = DescentSettings(**PLAIN, schedule=schedule, learning_rate=2.0, epochs=steps, batch_size=60)
-    bench = Workbench(model, split, device=CPU, loss=lambda model, batch: model(batch[0])[:, 0])
+    bench = Workbench(model, split, device=CPU, task=OwnLoss(lambda model, batch: model(batch[0])[:, 0]))
     before = model.bias.item()
 
-    def note(phase, number):
-        nonlocal before
-        found.append(before - model.bias.item())
-        before = model.bias.item()
-        return {}
+    class Note(Callback):
+        def step(self, phase, number):
+            nonlocal before
+            found.append(before - model.bias.item())
+            before = model.bias.item()
+            return {}
 
-    run_phases(bench, [Descent(settings, subsets=("remote",))], watch=note)
+    run_phases(bench, [Descent(settings, subsets=("remote",))], callbacks=[Note()])
     return found
 
 
@@ -67,9 +70,9 @@ def test_every_schedule_of_descent(problem):
 
 
 def test_every_epoch_of_l1_sparse_has_its_own_penalty(problem):
-    """Without any loss a step takes from every weight the step size times what the penalty is in this epoch."""
+    """Without a loss, a step lowers every weight by the step size times the penalty of this epoch."""
     values = PLAIN | {"sparsity": 0.5, "learning_rate": 1e-4, "epochs": 5, "plain_epochs": 1, "batch_size": 26}
-    phase = begun("l1-sparse", values, problem, loss=lambda model, batch: 0 * model(batch[0]).sum(1))
+    phase = begun("l1-sparse", values, problem, task=OwnLoss(lambda model, batch: 0 * model(batch[0]).sum(1)))
     assert phase.steps == 10
     for number in range(phase.steps):
         before = weights(phase.bench.model)
@@ -83,14 +86,14 @@ def test_every_epoch_of_l1_sparse_has_its_own_penalty(problem):
 
 
 def test_every_step_of_scrub_is_that_of_its_equations(problem):
-    """With T² before the divergence, on both kinds of data, and a step size that decays from epoch to epoch."""
+    """T² multiplies the divergence on both kinds of data, and the step size decays from epoch to epoch."""
     teacher, split = problem
     values = PLAIN | {"learning_rate": 0.1, "epochs": 2, "forget_epochs": 2, "batch_size": 60, "forget_batch": 60}
     values |= {"temperature": 3.0, "loss_weight": 0.7, "teacher_weight": 0.4, "epoch_decay": 0.25}
     phase = begun("scrub", values, problem)
     student, (inputs, labels) = phase.bench.model, split.samples.dataset.data
     with torch.no_grad():
-        for parameter in student.parameters():  # from the teacher itself there is no way
+        for parameter in student.parameters():  # at the teacher itself the divergence has no gradient
             parameter.add_(0.3 * torch.randn_like(parameter))
     for number, (epoch, rows) in enumerate([(0, range(8)), (0, range(8, 60)), (1, range(8)), (1, range(8, 60))]):
         told, heard = (model(inputs[rows]) for model in (teacher, student))
@@ -110,7 +113,7 @@ def test_every_step_of_scrub_is_that_of_its_equations(problem):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_weights_that_salun_holds_gather_no_momentum(problem, optimizer):
-    """Weight decay would give them some."""
+    """Weight decay would give them momentum."""
     values = {"optimizer": optimizer, "momentum": 0.9 if optimizer == "sgd" else 0.0, "weight_decay": 0.1}
     phase = begun("salun", values | {"learning_rate": 1e-2, "saliency": 0.3, "batch_size": 30}, problem)
     for number in range(3):
@@ -126,7 +129,7 @@ def test_weights_that_salun_holds_gather_no_momentum(problem, optimizer):
 
 
 def test_gdr_asks_its_bank_from_the_second_epoch_on(problem):
-    """An earlier gradient that is the opposite of today's changes no step of the first epoch, and every later one."""
+    """An earlier, opposite gradient changes no step of the first epoch and every later step."""
     values = PLAIN | {"learning_rate": 0.1, "epochs": 2, "batch_size": 4, "sharpness": 1.0, "tolerance": 5.0}
 
     def stepped(number, bank):

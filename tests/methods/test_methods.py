@@ -16,15 +16,16 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
-from unweave import RunError, Split, UsageError, unlearn
+from unweave import Compute, OwnLoss, RunError, Split, UsageError, unlearn
 from unweave.data import RETAINED
 from unweave.engine import Workbench
 from unweave.maths import combine, divergence, gram_matrix
 from unweave.methods import METHODS, all_methods, find_method
 from unweave.methods.delete import strike_out
 from unweave.methods.gdr import Rectified, rectify
-from unweave.methods.l1_sparse import L1SparseSettings, SparseFineTune
+from unweave.methods.l1_sparse import L1Sparse, SparseFineTune
 from unweave.methods.munba import bargain, literal_bargain
 from unweave.methods.relabel import chance, random_labels
 from unweave.methods.salun import Saliency, top
@@ -104,8 +105,8 @@ def test_every_method_works_on_images_and_on_text_and_repeats_itself(name, kind)
     split = Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
     before = weights(model)
     first = copy.deepcopy(model)
-    arguments = {"method": name, "seed": 7, "device": "cpu", "initial": lambda: first, **quick(name)}
-    runs = [unlearn(model, split, **arguments) for _ in range(2)]
+    arguments = {**quick(name), "method": name, "seed": 7, "initial": lambda: first, "compute": Compute("cpu")}
+    runs = [unlearn_with(model, split, **arguments) for _ in range(2)]
     assert same(weights(runs[0].model), weights(runs[1].model)), "one seed, one result"
     assert same(before, weights(model)), "the model given is never changed"
     assert same(before, weights(runs[0].model)) == (name == "original")
@@ -122,23 +123,23 @@ PROFILES = [(name, profile) for name, method in METHODS.items() for profile in m
 def test_every_profile_runs(name, profile, digits):
     _, task, original = digits
     short = {setting: 1 for setting in METHODS[name].configure().to_dict() if setting.endswith("epochs")}
-    result = unlearn(original, task.train, name, profile=profile, device="cpu", **short)
+    result = unlearn(original, task.train, name, profile=profile, compute=Compute("cpu"), **short)
     assert len(result.history) > 0 or name == "original"
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
 def test_evaluation_mode_keeps_statistics(name):
-    """Normalisation is a setting of every gradient method, and means what it says."""
+    """Normalisation is a setting of every gradient method, and every method follows it."""
     data, model = images()
     split = Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
     for mode in ("eval", "train"):
-        result = unlearn(
+        result = unlearn_with(
             model,
             split,
             method=name,
-            device="cpu",
             normalisation=mode,
             initial=lambda: copy.deepcopy(model),
+            compute=Compute("cpu"),
             **quick(name),
         )
         kept = same(list(model.buffers()), list(result.model.buffers()))
@@ -162,12 +163,12 @@ def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split
     method = METHODS[name]
     for subset in ("forget", "adjacent", "remote"):
         guarded = Split(Forbidden(data, split[subset]), split.forget, split.adjacent, split.remote)
-        arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), "limits": None, **quick(name)}
+        arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
         if any(subset == need or subset in need for need in method.needs):
             with pytest.raises(AssertionError, match="was read"):
-                unlearn(model, guarded, method=name, **arguments)
+                unlearn_with(model, guarded, method=name, **arguments)
         else:
-            unlearn(model, guarded, method=name, **arguments)
+            unlearn_with(model, guarded, method=name, **arguments)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].needs])
@@ -176,16 +177,16 @@ def test_a_method_says_what_it_lacks(name, data, model):
     first = METHODS[name].needs[0]
     lacking = first if isinstance(first, str) else " or ".join(first)
     with pytest.raises(UsageError, match=f"{name} needs {lacking} data"):
-        unlearn(model, bare, method=name, device="cpu", **quick(name))
+        unlearn(model, bare, method=name, compute=Compute("cpu"), **quick(name))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if RETAINED in METHODS[name].needs])
 def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, split, model):
-    """Somebody may know nobody who looks like the one who left, and wants to retrain."""
+    """A user may know of no neighbours of the forget set, and still wants to retrain."""
     kept = np.concatenate([split.adjacent, split.remote])
     alone = Split(data, split.forget, [], kept, allow_empty=True)
-    arguments = {"device": "cpu", "initial": lambda: copy.deepcopy(model), "limits": None, **quick(name)}
-    found = unlearn(model, alone, method=name, **arguments).model
+    arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
+    found = unlearn_with(model, alone, method=name, **arguments).model
     assert any(not torch.equal(a, b) for a, b in zip(found.parameters(), model.parameters(), strict=True))
 
 
@@ -193,8 +194,8 @@ def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, spli
 def test_one_sample_and_statistics_of_a_batch(name, data):
     model = nn.Sequential(nn.Linear(data[0].shape[1], 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     one = Split(data, forget=[0], adjacent=[1, 2], allow_empty=True)
-    common = {"device": "cpu", "limits": None, "progress": False}
-    with pytest.raises(UsageError, match="Take normalisation=eval"):
+    common = {"guard": None, "compute": Compute("cpu")}
+    with pytest.raises(UsageError, match="Use normalisation=eval"):
         unlearn(model, one, method=name, normalisation="train", **common)
     unlearn(model, one, method=name, normalisation="eval", **common)
 
@@ -208,7 +209,7 @@ def test_divergence_stops_with_the_step(name, split, model):
     if "epochs" in values:
         values["epochs"] = 30
     with pytest.raises(RunError, match=r"in step|in the last step"):
-        unlearn(model, split, method=name, device="cpu", initial=lambda: copy.deepcopy(model), **values)
+        unlearn_with(model, split, method=name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # Fine-tuning, ascent, retraining
@@ -216,7 +217,7 @@ def test_divergence_stops_with_the_step(name, split, model):
 
 def test_ascent_raises_the_forget_loss_monotonically_for_a_small_step(split, model):
     losses = unlearn(
-        model, split, method="ga", device="cpu", learning_rate=1e-3, momentum=0.0, weight_decay=0.0, epochs=20
+        model, split, method="ga", learning_rate=1e-3, momentum=0.0, weight_decay=0.0, epochs=20, compute=Compute("cpu")
     ).history.column("loss")
     assert all(later > earlier for earlier, later in itertools.pairwise(losses))
 
@@ -226,24 +227,24 @@ def test_retraining_begins_from_the_initial_weights(split, model):
         torch.manual_seed(42)
         return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
-    tiny = {"method": "retrain", "epochs": 1, "learning_rate": 1e-12, "device": "cpu", "optimizer": "sgd"}
-    result = unlearn(model, split, initial=initial, **tiny)
+    tiny = {"method": "retrain", "epochs": 1, "learning_rate": 1e-12, "optimizer": "sgd", "compute": Compute("cpu")}
+    result = unlearn_with(model, split, initial=initial, **tiny)
     for ours, theirs in zip(result.model.parameters(), initial().parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-9)
     with pytest.raises(UsageError, match="needs the weights that training began from"):
         unlearn(model, split, **tiny)
     with pytest.raises(UsageError, match="needs the recipe"):
-        unlearn(model, split, method="retrain", initial=initial, device="cpu")
+        unlearn_with(model, split, method="retrain", initial=initial, compute=Compute("cpu"))
 
 
 def test_retraining_on_digits_is_training_without_the_forget_set(digits):
     benchmark, task, _ = digits
-    again = unlearn(
+    again = unlearn_with(
         benchmark.initial(0),
         task.train,
         method="retrain",
-        device="cpu",
         initial=lambda: benchmark.initial(0),
+        compute=Compute("cpu"),
         **benchmark.settings_for(find_method("retrain"), None),
     ).model
     inputs, labels = task.train.samples.dataset.data
@@ -257,16 +258,17 @@ def test_retraining_on_digits_is_training_without_the_forget_set(digits):
 
 
 def test_the_penalty_of_l1_sparse_fades():
-    phase = SparseFineTune(L1SparseSettings(sparsity=1.0, epochs=10))
+    phase = SparseFineTune(L1Sparse(sparsity=1.0, epochs=10))
     assert [phase.penalty(epoch) for epoch in range(10)] == pytest.approx([1 - e / 10 for e in range(10)])
-    tail = SparseFineTune(L1SparseSettings(sparsity=1.0, epochs=10, plain_epochs=5))
+    tail = SparseFineTune(L1Sparse(sparsity=1.0, epochs=10, plain_epochs=5))
     assert [tail.penalty(epoch) for epoch in range(10)] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0])
     with pytest.raises(UsageError, match="more than the 3 epochs"):
-        SparseFineTune(L1SparseSettings(epochs=3, plain_epochs=4))
+        SparseFineTune(L1Sparse(epochs=3, plain_epochs=4))
 
 
 def test_l1_sparse_steps_along_loss_plus_norm(split, model):
-    settings = L1SparseSettings(optimizer="sgd", learning_rate=0.1, sparsity=0.3, epochs=1, batch_size=100)
+    plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
+    settings = L1Sparse(**plain, learning_rate=0.1, sparsity=0.3, epochs=1, batch_size=100)
     bench = bench_of(model, split)
     phase = start(SparseFineTune(settings), bench)
     twin = copy.deepcopy(bench.model)
@@ -286,7 +288,7 @@ def test_scrub_makes_exactly_m_forget_passes_and_ends_with_retained_ones(split, 
     method = find_method("scrub")
     settings = method.configure({"epochs": 4, "forget_epochs": 2, "batch_size": 13, "forget_batch": 3})
     bench = bench_of(model, split)
-    (phase,) = method.phases(settings)
+    (phase,) = settings.phases()
     start(phase, bench)
     kinds = [is_forget for _, is_forget, _ in phase.plan]
     assert kinds == ([True] * 3 + [False] * 4) * 2 + [False] * 8
@@ -319,7 +321,7 @@ def linear_split():
 def test_ssd_on_a_linear_model_equals_the_closed_form():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
-    result = unlearn(model, split, method="ssd", device="cpu", batch_size=1, selection=1.2, dampening=0.5)
+    result = unlearn(model, split, method="ssd", batch_size=1, selection=1.2, dampening=0.5, compute=Compute("cpu"))
     # Cross-entropy of a linear model: the gradient of sample i is (p − onehot(y)) xᵀ.
     chances = functional.softmax(inputs @ model.weight.detach().T, 1) - functional.one_hot(labels, 2)
     squares = (chances[:, :, None] * inputs[:, None, :]).square()
@@ -337,7 +339,7 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
         for order in ("label", "dataset"):
             split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
             settings = {"batch_size": size, "order": order, "selection": 0.9, "dampening": 0.9}
-            found[size, order] = unlearn(model, split, method="ssd", device="cpu", **settings).model.weight
+            found[size, order] = unlearn(model, split, method="ssd", compute=Compute("cpu"), **settings).model.weight
     assert torch.allclose(found[1, "label"], found[1, "dataset"], atol=1e-12)
     assert not torch.allclose(found[6, "label"], found[6, "dataset"], atol=1e-6)
 
@@ -345,7 +347,7 @@ def test_ssd_of_single_samples_does_not_depend_on_order_and_that_of_batches_does
 def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_data():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(0, 24, 3), adjacent=range(1, 24, 3), remote=range(2, 24, 3))
-    (phase,) = find_method("ssd").phases(find_method("ssd").configure({"batch_size": 5}, profile="released"))
+    (phase,) = find_method("ssd").configure({"batch_size": 5}, profile="released").phases()
     phase.prepare(bench_of(model, split))
     order = torch.cat([batch.rows for batch in phase.everything.in_order()])
     assert order.tolist() == [*split.remote, *split.adjacent, *split.forget]
@@ -354,9 +356,9 @@ def test_ssd_in_the_order_of_the_release_takes_remote_then_adjacent_then_forget_
 def test_ssd_never_enlarges_and_selects_nothing_for_a_huge_threshold():
     inputs, labels, model = linear_split()
     split = Split((inputs, labels), forget=range(6), adjacent=range(6, 12), remote=range(12, 24))
-    shrunk = unlearn(model, split, method="ssd", device="cpu", selection=0.1, dampening=5.0).model.weight
+    shrunk = unlearn(model, split, method="ssd", selection=0.1, dampening=5.0, compute=Compute("cpu")).model.weight
     assert (shrunk.abs() <= model.weight.abs() + 1e-12).all()
-    same_again = unlearn(model, split, method="ssd", device="cpu", selection=1e12).model.weight
+    same_again = unlearn(model, split, method="ssd", selection=1e12, compute=Compute("cpu")).model.weight
     assert torch.equal(same_again, model.weight)
 
 
@@ -376,8 +378,8 @@ def test_salun_moves_the_chosen_share_and_nothing_else(split, model, optimizer, 
         "epochs": 3,
         "passes": passes,
     }
-    held = unlearn(model, split, method="salun", device="cpu", **settings)
-    leaked = unlearn(model, split, method="salun", device="cpu", leak=True, **settings)
+    held = unlearn(model, split, method="salun", compute=Compute("cpu"), **settings)
+    leaked = unlearn(model, split, method="salun", leak=True, compute=Compute("cpu"), **settings)
 
     def moved(result):
         pairs = zip(model.parameters(), result.model.parameters(), strict=True)
@@ -425,7 +427,7 @@ def test_the_released_variant_chooses_whole_tensors(split, model):
     masks = phase.masks()
     assert all(mask.all() or not mask.any() for mask in masks)
     assert sum(bool(mask.all()) for mask in masks) == math.ceil(0.5 * len(masks))
-    unlearning = method.phases(settings)[1]
+    unlearning = settings.phases()[1]
     assert unlearning.name == "difference"
 
 
@@ -457,7 +459,7 @@ def test_random_labels_are_uniform_repeatable_and_can_exclude_the_truth():
 
 def test_salun_relabels_forget_samples_only_and_anew_each_epoch(split, model):
     method = find_method("salun")
-    phases = method.phases(method.configure({"batch_size": 60, "exclude_true": True, "saliency": 1.0}))
+    phases = method.configure({"batch_size": 60, "exclude_true": True, "saliency": 1.0}).phases()
     bench = bench_of(model, split)
     start(phases[0], bench)
     phase = start(phases[1], bench)
@@ -491,7 +493,7 @@ def test_delete_with_two_classes_is_label_flipping():
     inputs, labels = torch.randn(40, 5), torch.arange(40) % 2
     split = Split((inputs, labels), forget=range(10), adjacent=range(10, 20), remote=range(20, 40))
     model = nn.Linear(5, 2)
-    settings = {"learning_rate": 0.1, "epochs": 3, "batch_size": 4, "device": "cpu", "seed": 3}
+    settings = {"learning_rate": 0.1, "epochs": 3, "batch_size": 4, "seed": 3, "compute": Compute("cpu")}
     deleted = unlearn(model, split, method="delete", **settings).model
     # Ascending on the negative loss of the other label is descending on that label.
     other = unlearn(
@@ -501,7 +503,7 @@ def test_delete_with_two_classes_is_label_flipping():
         optimizer="sgd",
         momentum=0.9,
         weight_decay=0.0,
-        loss=lambda m, b: -functional.cross_entropy(m(b[0]), 1 - b[1], reduction="none"),
+        task=OwnLoss(lambda m, b: -functional.cross_entropy(m(b[0]), 1 - b[1], reduction="none")),
         **settings,
     ).model
     assert torch.allclose(deleted.weight, other.weight, atol=1e-5)
@@ -562,8 +564,15 @@ def test_gdr_forgets_only_while_the_retained_loss_is_low(split, model):
 
 
 def test_gdr_without_weight_on_forgetting_is_fine_tuning(split, model):
-    """A model that does not fit its data (loss near 1) gets w ≈ 0: only the rectified retained gradient is left."""
-    shared = {"device": "cpu", "optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "epochs": 1, "batch_size": 60}
+    """A model that does not fit its data (loss near 1) gets w ≈ 0: only the rectified retained gradient counts."""
+    shared = {
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "epochs": 1,
+        "batch_size": 60,
+        "compute": Compute("cpu"),
+    }
     rate = {"learning_rate": 1e-3}
     gdr = unlearn(model, split, method="gdr", **shared, **rate).model
     bench = bench_of(model, split)
@@ -590,7 +599,7 @@ def test_the_bank_of_gdr_is_counted_in_the_larger_batches(split, model):
 def test_forget_batches_are_as_large_as_retained_ones_unless_said_otherwise(split, model, name):
     method = find_method(name)
     for chosen, forget in (({}, 4), ({"forget_batch": 2}, 2)):
-        (phase,) = method.phases(method.configure({"batch_size": 4, **chosen}))
+        (phase,) = method.configure({"batch_size": 4, **chosen}).phases()
         phase.prepare(bench_of(model, split))
         assert (phase.forget.size, phase.retained.size) == (forget, 4)
 
@@ -633,7 +642,7 @@ def test_every_bargaining_step_has_length_one(split, model):
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 0.1}
     settings = method.configure(plain | {"pairing": "cycle", "batch_size": 8})
     bench = bench_of(model, split)
-    (phase,) = method.phases(settings)
+    (phase,) = settings.phases()
     start(phase, bench)
     for number in range(5):
         before = torch.cat([parameter.detach().reshape(-1).clone() for parameter in bench.parameters])
@@ -643,7 +652,7 @@ def test_every_bargaining_step_has_length_one(split, model):
 
 
 def test_once_paired_the_rest_of_the_epoch_is_training(split, model):
-    shared = {"method": "munba", "device": "cpu", "batch_size": 8, "epochs": 2, "learning_rate": 1e-3}
+    shared = {"method": "munba", "batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "compute": Compute("cpu")}
     once = unlearn(model, split, pairing="once", **shared).history
     cycle = unlearn(model, split, pairing="cycle", **shared).history
     assert len(once) == len(cycle) == 14
@@ -659,7 +668,6 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
         "import torch\n"
         "from unweave.engine import Phase\n"
         "from unweave.methods import Method\n"
-        "from unweave.settings.fields import Settings\n"
         "class Shrink(Phase):\n"
         "    name = 'shrink'\n"
         "    steps = 3\n"
@@ -668,15 +676,18 @@ def test_a_package_of_its_own_brings_a_method(tmp_path, monkeypatch, split, mode
         "        for parameter in self.bench.parameters:\n"
         "            parameter.mul_(0.5)\n"
         "        return {}\n"
-        "METHOD = Method(name='shrink', summary='Halve.', settings=Settings, phases=lambda s: [Shrink()], needs=())\n"
+        "class Halve(Method):\n"
+        "    name, summary, needs = 'shrink', 'Halve.', ()\n"
+        "    def phases(self):\n"
+        "        return [Shrink()]\n"
     )
     info = tmp_path / "shrinking-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shrinking\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[unweave.methods]\nshrink = shrinking:METHOD\n")
+    (info / "entry_points.txt").write_text("[unweave.methods]\nshrink = shrinking:Halve\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "shrink" in all_methods()
-    result = unlearn(model, split, method="shrink", device="cpu")
+    result = unlearn(model, split, method="shrink", compute=Compute("cpu"))
     assert torch.allclose(result.model[0].weight, model[0].weight / 8)
     monkeypatch.delitem(sys.modules, "shrinking", raising=False)
 
@@ -685,7 +696,7 @@ def test_our_own_methods_are_found_without_a_look_at_every_installed_package(mon
     def look(**_):
         raise AssertionError("it looked")
 
-    monkeypatch.setattr("unweave.methods.entry_points", look)
+    monkeypatch.setattr("unweave.methods.known.entry_points", look)
     assert find_method("two-stage").name == "two-stage"
     with pytest.raises(AssertionError, match="it looked"):
         find_method("somebody-elses")
@@ -697,5 +708,5 @@ def test_numbers_of_a_linear_model_by_hand():
     model.weight.data = torch.zeros(2, 1)
     split = Split((torch.ones(3, 1), torch.tensor([0, 0, 1])), forget=[0], adjacent=[1], remote=[2])
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
-    result = unlearn(model, split, method="ga", device="cpu", learning_rate=1.0, epochs=1, **plain)
+    result = unlearn(model, split, method="ga", learning_rate=1.0, epochs=1, compute=Compute("cpu"), **plain)
     assert np.allclose(result.model.weight.detach().ravel(), [-0.5, 0.5])

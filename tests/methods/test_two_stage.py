@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn import functional
 
 from tests.helpers.tensors import same, weights
-from unweave import Split, evaluate, unlearn
+from unweave import Compute, OwnLoss, Split, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.maths import gram_matrix, remove_span, squared_wasserstein
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 from unweave.runtime import pick_device
 from unweave.tasks import cross_entropy
 
@@ -154,9 +154,8 @@ def test_both_stages_follow_the_equations_step_by_step(data, profile, kappa):
         split,
         profile=profile,
         seed=3,
-        loss=watched,
-        device="cpu",
-        limits=None,  # the guard's own batches are none of these
+        task=OwnLoss(watched),
+        guard=None,  # the guard would draw batches of its own
         clip=4.0,
         penalty=10.0,
         confident_penalty=kappa,
@@ -171,6 +170,7 @@ def test_both_stages_follow_the_equations_step_by_step(data, profile, kappa):
         stage2_remote_batch=16,
         stage2_remote_batches=2,
         stage2_forget_batches=2,
+        compute=Compute("cpu"),
     )
 
     theta = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
@@ -214,7 +214,7 @@ def make_bench(model, split, settings):
 
 def test_a_step_of_stage_1_is_a_dual_first_step(model, split):
     """The released step descends on −L_f + λ_{t+1} L_r with the λ that it moves to."""
-    settings = TwoStageSettings(stage1_optimizer="sgd", stage1_learning_rate=0.1, stage1_remote_batch=16)
+    settings = TwoStage(stage1_optimizer="sgd", stage1_learning_rate=0.1, stage1_remote_batch=16)
     bench = make_bench(model.double(), Split(_double(split), split.forget, split.adjacent), settings)
     phase = Stage1(settings)
     phase.prepare(bench)
@@ -238,14 +238,16 @@ def _double(split):
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_at_the_ends_of_alpha_the_sign_does_not_matter(model, split, alpha):
     rates = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2}
-    runs = [unlearn(model, split, alpha=alpha, mean_sign=sign, device="cpu", **rates).model for sign in (-1, 1)]
+    runs = [
+        unlearn(model, split, alpha=alpha, mean_sign=sign, compute=Compute("cpu"), **rates).model for sign in (-1, 1)
+    ]
     for first, second in zip(*(run.parameters() for run in runs), strict=True):
         assert torch.allclose(first, second, atol=1e-5)
 
 
 def test_between_the_ends_of_alpha_the_sign_matters(model, split):
     rates = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 20}
-    runs = [unlearn(model, split, alpha=0.5, mean_sign=sign, device="cpu", **rates).model for sign in (-1, 1)]
+    runs = [unlearn(model, split, alpha=0.5, mean_sign=sign, compute=Compute("cpu"), **rates).model for sign in (-1, 1)]
     assert any(
         not torch.allclose(first, second, atol=1e-4)
         for first, second in zip(*(run.parameters() for run in runs), strict=True)
@@ -253,9 +255,9 @@ def test_between_the_ends_of_alpha_the_sign_matters(model, split):
 
 
 def test_the_velocity_is_the_direction_that_was_taken_and_is_orthogonal_to_the_span(model, split):
-    settings = TwoStageSettings(stage2_learning_rate=0.1, stage2_adjacent_batch=4, stage2_forget_batch=4)
+    settings = TwoStage(stage2_learning_rate=0.1, stage2_adjacent_batch=4, stage2_forget_batch=4)
     bench = make_bench(model, split, settings)
-    Stage1Settings = TwoStageSettings(stage1_learning_rate=0.01)
+    Stage1Settings = TwoStage(stage1_learning_rate=0.01)
     first = Stage1(Stage1Settings)
     first.prepare(bench)
     first.begin()
@@ -280,13 +282,13 @@ def test_the_velocity_is_the_direction_that_was_taken_and_is_orthogonal_to_the_s
 
 
 def test_at_its_start_stage_2_has_no_wasserstein_distance(model, split):
-    result = unlearn(model, split, device="cpu", stage2_epochs=1)
+    result = unlearn(model, split, stage2_epochs=1, compute=Compute("cpu"))
     assert result.history.column("squared_wasserstein")[0] == 0
 
 
 def test_normalisation_statistics_do_not_move(digits):
     _benchmark, task, original = digits
-    result = unlearn(original, task.train, device="cpu", stage1_learning_rate=1e-3, stage2_learning_rate=1e-3)
+    result = unlearn(original, task.train, stage1_learning_rate=1e-3, stage2_learning_rate=1e-3, compute=Compute("cpu"))
     buffers = [list(model.buffers()) for model in (original, result.model)]
     assert same(*buffers)
     assert not same(list(original.parameters()), list(result.model.parameters()))
@@ -294,14 +296,14 @@ def test_normalisation_statistics_do_not_move(digits):
 
 def test_training_mode_moves_them(digits):
     _benchmark, task, original = digits
-    result = unlearn(original, task.train, device="cpu", normalisation="train", stage2_epochs=1)
+    result = unlearn(original, task.train, normalisation="train", stage2_epochs=1, compute=Compute("cpu"))
     assert not same(*[list(model.buffers()) for model in (original, result.model)])
 
 
 @pytest.mark.parametrize("update", ["before", "after"])
 def test_in_training_mode_only_the_step_of_stage_1_moves_statistics(data, split, update):
     model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
-    phase = Stage1(TwoStageSettings(normalisation="train", multiplier_update=update))
+    phase = Stage1(TwoStage(normalisation="train", multiplier_update=update))
     bench = Workbench(model, split, device=torch.device("cpu"))
     with torch.no_grad():
         expected = functional.cross_entropy(model.eval()(data[0][20:]), data[1][20:])
@@ -318,7 +320,7 @@ def test_in_training_mode_only_the_step_of_stage_1_moves_statistics(data, split,
 def test_stage_1_raises_forget_and_pins_remote(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 0}
-    after = evaluate(unlearn(original, task.train, device="cpu", **settings).model, task.train, device="cpu")
+    after = evaluate(unlearn(original, task.train, compute=Compute("cpu"), **settings).model, task.train, device="cpu")
     before = evaluate(original, task.train, device="cpu")
     assert after["train"]["forget"]["loss"] > 5
     assert after["train"]["remote"]["loss"] < before["train"]["remote"]["loss"] + 0.1
@@ -330,7 +332,7 @@ def test_pinning_adjacent_too_keeps_more_of_it_in_stage_1(digits):
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 0}
     found = {
         pinned: evaluate(
-            unlearn(original, task.train, device="cpu", constrain_adjacent=pinned, **settings).model,
+            unlearn(original, task.train, constrain_adjacent=pinned, compute=Compute("cpu"), **settings).model,
             task.train,
             device="cpu",
         )["train"]["adjacent"]["accuracy"]
@@ -377,8 +379,8 @@ def test_proposition_1_constrained_losses_move_in_second_order(data, alpha):
 def test_proposition_2_bounds_the_forget_accuracy_of_a_trained_network(digits, alpha, sign):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"alpha": alpha, "mean_sign": sign}
-    between = unlearn(original, task.train, device="cpu", **settings | {"stage2_epochs": 0}).model
-    after = unlearn(original, task.train, device="cpu", **settings).model
+    between = unlearn(original, task.train, compute=Compute("cpu"), **settings | {"stage2_epochs": 0}).model
+    after = unlearn(original, task.train, compute=Compute("cpu"), **settings).model
     inputs, labels = task.train.samples.dataset.data
     forget = task.train.forget
     with torch.no_grad():
@@ -400,7 +402,7 @@ def test_the_model_given_is_never_changed(digits):
     _benchmark, task, original = digits
     original.train()
     before = weights(original)
-    unlearn(original, task.train, device="cpu", limits=None, stage1_learning_rate=1e-2)
+    unlearn(original, task.train, guard=None, stage1_learning_rate=1e-2, compute=Compute("cpu"))
     assert same(before, weights(original))
     assert original.training
     original.eval()

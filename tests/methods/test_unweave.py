@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from unweave import Split, UsageError, unlearn
+from unweave import Compute, OwnLoss, Split, UsageError, unlearn
 from unweave.engine import Workbench, run_phases
 from unweave.evaluation import shortfall_bound
 from unweave.maths import gram_matrix, squared_wasserstein
-from unweave.methods.unweave import Constrained, UnweaveSettings
+from unweave.methods.unweave import Constrained, Unweave
 
 CPU = torch.device("cpu")
 
 
 def settings(**values):
     few = {"learning_rate": 1e-2, "epochs": 20, "batch_size": 12, "remote_batch": 40, "least_steps": 0}
-    return UnweaveSettings(**(few | values))
+    return Unweave(**(few | values))
 
 
 def begun(model, split, chosen):
@@ -56,12 +56,12 @@ def test_shortfall_and_gradient_are_those_of_the_whole_forget_set(problem):
 
 @pytest.mark.parametrize("lacking", [8, 5, 0])
 def test_only_samples_that_lack_something_are_differentiated(problem, lacking):
-    """Where the forget set takes several batches; the step is the same."""
+    """This is done where the forget set takes several batches. The step is the same."""
     model, split = problem
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
     losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none").detach()
     odds = torch.tensor([-9.0, *losses.expm1().log().sort().values, 9.0])
-    aim = odds[lacking : lacking + 2].mean()  # so many are below it
+    aim = odds[lacking : lacking + 2].mean()  # this many samples are below it
     whole, pieces = (begun(model, split, settings(forget_batch=size, target=2.0)) for size in (8, 3))
     for phase in (whole, pieces):
         phase.aims.fill_(aim)
@@ -226,14 +226,14 @@ def test_the_bound_holds_at_every_step(problem):
 
 
 def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
-    """That a low cross-entropy is needed to be right is true of no other loss, such as one with smoothed labels."""
+    """Only cross-entropy must be low for a right prediction. For other losses, such as smoothed labels, it need not."""
     model, split = problem
 
     def smoothed(model, batch):
         return nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=0.2, reduction="none")
 
     phase = Constrained(settings(target=6.0, reach=0.05))
-    bench = Workbench(model, split, device=CPU, loss=smoothed)
+    bench = Workbench(model, split, device=CPU, task=OwnLoss(smoothed))
     phase.prepare(bench)
     phase.begin()
     first = {name: value.item() for name, value in phase.step(0).items()}
@@ -245,7 +245,7 @@ def test_a_loss_of_ones_own_has_no_bound_and_is_raised_all_the_same(problem):
 
 
 def test_a_loss_of_ones_own_may_know_no_classes():
-    """A model with one output, such as of two classes: its loss is the user's."""
+    """A model with one output, for instance for two classes, and the user's own loss."""
     torch.manual_seed(0)
     split = Split((torch.randn(24, 3), torch.arange(24) % 2), forget=range(6), adjacent=range(6, 12))
 
@@ -254,16 +254,16 @@ def test_a_loss_of_ones_own_may_know_no_classes():
         return nn.functional.binary_cross_entropy_with_logits(scores, batch[1].float(), reduction="none")
 
     model = nn.Linear(3, 1)
-    result = unlearn(model, split, "unweave", loss=binary, device="cpu", limits=None, progress=False, epochs=2)
+    result = unlearn(model, split, "unweave", task=OwnLoss(binary), guard=None, epochs=2, compute=Compute("cpu"))
     assert not torch.equal(result.model.weight, model.weight)
     with pytest.raises(UsageError, match="two outputs for two classes"):
-        unlearn(model, split, "unweave", device="cpu", progress=False)
+        unlearn(model, split, "unweave", task="classification", compute=Compute("cpu"))
 
 
 def test_the_bound_at_the_end_is_that_of_the_final_weights(problem, tmp_path):
     model, split = problem
     chosen = {"target": 6.0, "reach": 0.05, "stride": 0.05, "learning_rate": 1e-2, "epochs": 300}
-    result = unlearn(model, split, "unweave", out=tmp_path / "run", device="cpu", limits=None, **chosen)
+    result = unlearn(model, split, "unweave", out=tmp_path / "run", guard=None, compute=Compute("cpu"), **chosen)
     inputs, labels = (column[:8] for column in split.samples.dataset.data)
     with torch.no_grad():
         losses = nn.functional.cross_entropy(result.model(inputs), labels, reduction="none")
@@ -283,7 +283,7 @@ def test_little_adjacent_data_does_not_mean_few_steps(problem):
 def test_a_target_that_proves_nothing_is_refused(problem):
     model, split = problem
     with pytest.raises(UsageError, match=r"above log\(classes\) = 1.10"):
-        unlearn(model, split, "unweave", target=1.0, device="cpu")
+        unlearn(model, split, "unweave", target=1.0, compute=Compute("cpu"))
 
 
 def test_a_forget_set_that_is_forgotten_already_is_left_alone():
@@ -294,5 +294,5 @@ def test_a_forget_set_that_is_forgotten_already_is_left_alone():
         model.weight.zero_()
         model.bias.zero_()
         model.weight[0, 0] = 30.0
-    result = unlearn(model, split, "unweave", device="cpu", epochs=3)
+    result = unlearn(model, split, "unweave", epochs=3, compute=Compute("cpu"))
     assert result.history.rows[-1]["shortfall"] == 0

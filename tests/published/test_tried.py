@@ -1,4 +1,4 @@
-"""The page "what we tried": its tables are those of the committed runs, which a commit and a command stand behind."""
+"""The page "what we tried": its tables are those of the committed runs, each with its commit and command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_page_shows_what_was_measured(tried, benchmark, table):
     folder = RESULTS / benchmark / "tried"
     assert tried.show(table, folder) in PAGE.read_text()
     told = json.loads((folder / "provenance.json").read_text())[table]
-    assert len(told["commit"]) == 40, "the source was changed when it was measured"
+    assert len(told["commit"]) == 40, "the source had uncommitted changes"
     assert told["command"].startswith(f"python tools/tried.py {table} ")
 
 
@@ -79,9 +79,9 @@ def test_a_fifth_of_every_class_is_held_out_and_nothing_is_in_both(tried, digits
 def test_two_directions_leave_the_mean_as_it_is_too(tried, model, split):
     from unweave.engine import Workbench
     from unweave.maths import gram_matrix
-    from unweave.methods.unweave import UnweaveSettings
+    from unweave.methods.unweave import Unweave
 
-    phase = tried.trials.TwoDirections(UnweaveSettings(restore=1e-9, learning_rate=1e-12))
+    phase = tried.trials.TwoDirections(Unweave(restore=1e-9, learning_rate=1e-12))
     phase.prepare(Workbench(model.double(), _double(split), device=tried.trials.CPU))
     phase.begin()
     phase.logged = {}

@@ -1,4 +1,4 @@
-"""What a record claims is checked: numbers, files beside it, and what earlier requests forgot."""
+"""Checks of what a record claims: its numbers, the files beside it, and what earlier requests forgot."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import warnings
 
 import pytest
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.records import FAST, Run
-from unweave import Request, Split, UsageError, unlearn
+from unweave import Compute, Request, Split, UsageError
 from unweave.lab.benchmarks import Benchmark
 from unweave.record import check_chain, check_scores
 
@@ -57,7 +58,7 @@ def set_(value, *path):
         (of_metric("accuracy", "value", 0.987), r"train forget accuracy \(value\)"),
         (of_metric("accuracy", "high", 0.001), r"train forget accuracy \(high\)"),
         (of_metric("accuracy", "before", 0.987), r"train forget accuracy \(before\)"),
-        (no_forget_accuracy, "not there"),
+        (no_forget_accuracy, "missing in the record"),
         (set_(0.987, "scores", "train", "remote", "accuracy"), "train remote accuracy"),
         (set_({"before": 1.0, "after": 0.987}, "drift", -1, "test", "adjacent"), r"test adjacent accuracy \(drift\)"),
     ],
@@ -74,8 +75,10 @@ def test_a_bound_that_nobody_computed_is_found(tmp_path):
     made = Run(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        common = {"device": "cpu", "limits": None, "epochs": 20, "target": 4.0, "budget": 0.05}
-        result = unlearn(made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common)
+        common = {"guard": None, "epochs": 20, "target": 4.0, "budget": 0.05, "compute": Compute("cpu")}
+        result = unlearn_on_record(
+            made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common
+        )
     record = json.loads((tmp_path / "two" / "record.json").read_text())
     assert result.scores.metric("forget_bound", "train", "forget").value == record["certificate"]["bound"]
     assert check_scores(record, result.scores).holds
@@ -87,23 +90,25 @@ def test_what_an_earlier_request_forgot_is_not_learned_again(run, tmp_path):
     second = Split(run.data, forget=range(40, 50), adjacent=range(50, 60))
     request = Request(id="2031-18", previous=run.file)
     common = {"request": request, **FAST}
-    with pytest.raises(UsageError, match=r"8 samples that request '2031-17' or one before it made the model forget"):
-        unlearn(run.result.model, second, out=tmp_path / "x", **common)
-    with pytest.raises(UsageError, match=r"8 test samples of what request '2031-17' .* test=test.after"):
-        unlearn(run.result.model, second, out=tmp_path / "x", earlier=[run.split], test=second, **common)
+    with pytest.raises(
+        UsageError, match=r"keeps 8 samples that request '2031-17' or an earlier one made the model forget"
+    ):
+        unlearn_on_record(run.result.model, second, out=tmp_path / "x", **common)
+    with pytest.raises(UsageError, match=r"test split keeps 8 samples of what request '2031-17' .* test=test.after"):
+        unlearn_on_record(run.result.model, second.after(run.split), out=tmp_path / "x", test=second, **common)
     assert list(tmp_path.iterdir()) == []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tested = second.after(run.split)
-        unlearn(run.result.model, second, out=tmp_path / "x", earlier=[run.split], test=tested, **common)
+        unlearn_on_record(run.result.model, tested, out=tmp_path / "x", test=tested, **common)
     record = json.loads((tmp_path / "x" / "record.json").read_text())
     assert record["scores"]["test"]["forgotten"]["samples"] == 8
     assert [check.holds for check in check_chain(record, [run.record], run.public)] == [True]
-    # Data from which the forgotten samples were deleted has other positions: nothing can be told from them.
+    # If the forgotten samples were deleted from the data, positions mean nothing.
     fewer = Split(tuple(column[8:] for column in run.data), forget=range(32, 42), adjacent=range(42, 52))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn(run.result.model, fewer, out=tmp_path / "y", **common)
+        unlearn_on_record(run.result.model, fewer, out=tmp_path / "y", **common)
 
 
 @pytest.fixture
@@ -131,7 +136,7 @@ def test_the_test_data_of_a_second_request_lack_what_the_first_forgot(digits, co
     monkeypatch.setattr(Benchmark, "train", lambda *arguments, **more: original)
     assert command("run", "digits", "--request-id", "1", "--out", "one", *QUICK)[0] == 0
     again = command("run", "digits", "--after", "one", "--request-id", "2", "--out", "two", *QUICK)
-    assert (again[0], "Say what to forget now" in again[2]) == (2, True)
+    assert (again[0], "Choose what to forget now" in again[2]) == (2, True)
     done = command(
         "run", "digits", "--after", "one", "--option", "forget=4", "--request-id", "2", "--out", "two", *QUICK
     )
@@ -147,7 +152,7 @@ def test_what_lies_beside_a_record_is_checked_with_it(run, command, tmp_path):
     whole = run.folder / "one"
     code, out, _ = command("record", "verify", whole)
     assert code == 0
-    for words in ("model after: matches", "config.json: says the same", "scores.json: says the same"):
+    for words in ("model after: matches", "config.json: agrees with the record", "scores.json: agrees with the record"):
         assert f"ok    {words}" in out
     for name, other in (("model.safetensors", b"garbage"), ("scores.json", b"{}"), ("config.json", b"{}")):
         shutil.copytree(whole, tmp_path / name)
@@ -159,9 +164,9 @@ def test_what_lies_beside_a_record_is_checked_with_it(run, command, tmp_path):
         assert ("not checked: there is no model.safetensors" in out) == (name == "model.safetensors")
 
 
-def test_a_command_goes_on_with_the_original_that_it_trained(digits, command, monkeypatch, tmp_path):
+def test_a_command_resumes_with_the_original_that_it_trained(digits, command, monkeypatch, tmp_path):
     benchmark, _, original = digits
-    trained = iter([original, benchmark.initial(7)])  # trained again, it would be another
+    trained = iter([original, benchmark.initial(7)])  # training again would give another model
     monkeypatch.setattr(Benchmark, "train", lambda *arguments, **more: next(trained))
     words = ["run", "digits", "--out", "deep/run", "--checkpoint-steps", "1", *QUICK]
     with monkeypatch.context() as patch:

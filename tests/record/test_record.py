@@ -1,4 +1,4 @@
-"""The deletion record: what it says is what was done, and a third party notices where it is not."""
+"""The deletion record says what was done, and a third party notices a change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from tests.helpers.records import FAST, Run, make_data, make_model, make_split
-from unweave import Request, RunError, Split, UsageError, unlearn
+from unweave import Compute, Note, Request, RunError, Split, UsageError
 from unweave.evaluation import BeforeStage2, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import drift_rows
 from unweave.record import (
     ForgetSet,
+    certificate_of,
     check_chain,
     check_content,
     check_forget,
@@ -45,13 +47,13 @@ from unweave.record import (
     is_included,
     load_public,
     merkle,
+    model_after,
     prove,
     read_proofs,
     read_record,
     require_record,
     sample_tensors,
 )
-from unweave.runs import between_stages
 from unweave.storage import canonical, fingerprint, sha256
 
 
@@ -101,7 +103,7 @@ def test_an_inner_node_cannot_pass_for_a_leaf():
     leaves = [merkle.leaf(b"", bytes([number])) for number in range(4)]
     inner = hashlib.sha256(b"\x01" + leaves[0] + leaves[1]).digest()
     right = hashlib.sha256(b"\x01" + leaves[2] + leaves[3]).digest()
-    assert merkle.root([inner, right]) == merkle.root(leaves)  # why the count is on record
+    assert merkle.root([inner, right]) == merkle.root(leaves)  # so the record must hold the count
     assert merkle.leaf(b"", leaves[0] + leaves[1]) != inner
 
 
@@ -169,8 +171,9 @@ def test_a_record_says_what_was_done(run):
     assert any("turned off" in limit for limit in record["stated_limits"])
     intervals = [row for row in record["scores"]["metrics"] if row["metric"] == "accuracy" and row["subset"]]
     assert all({"low", "high", "before"} <= set(row) for row in intervals)
-    between = between_stages(run.folder / "one", make_model(), record["configuration"]["settings"])
-    again = evaluate(run.result.model, run.split, before_stage2=between, device="cpu")
+    kept = lambda phase: model_after(run.folder / "one", make_model(), phase)  # noqa: E731
+    certificate = certificate_of(record["configuration"], kept)
+    again = evaluate(run.result.model, run.split, certificate=certificate, device="cpu")
     assert record["certificate"]["bound"] == again.metric("forget_bound", "train", "forget").value
     assert record["certificate"]["conditions"]["alpha"] == 0.5
 
@@ -216,7 +219,7 @@ def test_a_flipped_bit_never_passes(run, place, bit):
         checks = [check_content(record), check_signature(record, run.public)]
     except (UsageError, ValueError):
         return
-    if all(check.holds for check in checks):  # another way to write the same number or the same digits
+    if all(check.holds for check in checks):  # the same number or digits, written in another way
         record["signature"]["value"] = record["signature"]["value"].lower()
         assert record == run.record
 
@@ -280,7 +283,7 @@ def test_the_holder_of_a_sample_can_check_and_learns_no_other(run, tmp_path):
         shown = json.dumps(proof)
         others = [sample for sample in run.proofs["samples"] if sample["row"] != row]
         assert not any(sample["salt"] in shown for sample in others)
-        # Without its salt a leaf that the proof shows cannot be found, even by who has every sample.
+        # The proof shows leaves, but without their salts nobody can match them to samples.
         for other in others:
             digest = content_digest(run.split, other["row"], None)
             assert merkle.leaf(b"", digest).hex() not in shown
@@ -302,7 +305,7 @@ def test_the_same_request_twice_has_two_roots(run):
 def test_a_sample_can_be_the_bytes_of_its_file(run, tmp_path):
     files = {row: f"photograph {row}".encode() for row in range(60)}
     request = Request(id="bytes", content=files.__getitem__)
-    unlearn(run.model, run.split, "ga", out=tmp_path / "run", device="cpu", request=request)
+    unlearn_on_record(run.model, run.split, "ga", out=tmp_path / "run", request=request, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     proof = prove(record, read_proofs(tmp_path / "run" / "forget-proofs.json"), 4)
     (tmp_path / "4.jpeg").write_bytes(files[4])
@@ -322,7 +325,7 @@ def chain(run):
     model = run.result.model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn(model, split, out=run.folder / "two", test=split, request=request, **FAST)
+        unlearn_on_record(model, split, out=run.folder / "two", test=split, request=request, **FAST)
     return read_record(run.folder / "two" / "record.json")
 
 
@@ -330,19 +333,19 @@ def test_records_chain(run, chain):
     assert chain["previous"] == {"hash": run.record["hash"], "id": "2031-17"}
     unbroken, again = check_chain(chain, [run.record], run.public)
     assert unbroken.holds
-    assert again.holds is None  # it asks for the same samples, and only its owner can tell
+    assert again.holds is None  # it asks for the same samples, which only the owner of the proofs can see
     assert "asked for again, or learned again" in again.words
     (open_end,) = check_chain(chain, [], None)
     assert (open_end.holds, "2031-18 continues 2031-17" in open_end.words) == (None, True)
     (wrong,) = check_chain(run.record, [chain], None)[:1]
     assert wrong.holds is False
-    assert "names another record" in wrong.words
+    assert "continues another record" in wrong.words
     damaged = copy.deepcopy(run.record) | {"request": {"id": "2031-17", "text": "x"}}
     (found,) = check_chain(chain, [damaged], None)
     assert (found.holds, "section request" in found.words) == (False, True)
     swapped = copy.deepcopy(chain)
     swapped["model"]["before"] = "0" * 64
-    assert "not the one that the next began with" in check_chain(swapped, [run.record], None)[0].words
+    assert "did not begin with the model that this one produced" in check_chain(swapped, [run.record], None)[0].words
 
 
 def test_drift_adds_up_over_a_chain(run, chain):
@@ -360,8 +363,14 @@ def test_drift_of_records_in_another_order_is_refused(run, chain):
 
 
 def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
-    with pytest.raises(UsageError, match="ends with another model"):
-        unlearn(run.model, run.split, out=tmp_path / "x", device="cpu", request=Request(id="again", previous=run.file))
+    with pytest.raises(UsageError, match="is about another model"):
+        unlearn_on_record(
+            run.model,
+            run.split,
+            out=tmp_path / "x",
+            request=Request(id="again", previous=run.file),
+            compute=Compute("cpu"),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -371,8 +380,8 @@ def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"id": ""}, "must be a text that is not empty"),
-        ({"id": 7}, "must be a text"),
+        ({"id": ""}, "must be a string that is not empty"),
+        ({"id": 7}, "must be a string that is not empty"),
         ({"id": "\ud800"}, "must be Unicode"),
         ({"id": "x", "text": "y" * 200_000}, "at most"),
         ({"id": "x", "key": "nowhere.pem"}, "cannot be read"),
@@ -387,20 +396,20 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
     places = {"public": run.folder / "key.pub", "damaged": damaged}
     request_ = {name: places.get(value, value) for name, value in request_.items()}
     with pytest.raises(UsageError, match=message):
-        unlearn(run.model, run.split, out=tmp_path / "run", device="cpu", request=request_)
+        unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request_, compute=Compute("cpu"))
     assert [path.name for path in tmp_path.iterdir()] == ["damaged.json"]
 
 
 def test_a_request_is_about_samples(run, tmp_path):
     nothing = Split(run.data, [], range(20), allow_empty=True)
-    with pytest.raises(UsageError, match="no forget samples, so there is nothing to answer a request with"):
-        unlearn(run.model, nothing, "ft", out=tmp_path / "run", device="cpu", request={"id": "9"})
+    with pytest.raises(UsageError, match="no forget samples, but a request needs at least one"):
+        unlearn_on_record(run.model, nothing, "ft", out=tmp_path / "run", request={"id": "9"}, compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_needs_a_folder_and_a_signature_its_package(run, monkeypatch):
-    with pytest.raises(UsageError, match="Give out="):
-        unlearn(run.model, run.split, device="cpu", request={"id": "x"})
+    with pytest.raises(UsageError, match="Pass out= to unlearn"):
+        unlearn_on_record(run.model, run.split, request={"id": "x"}, compute=Compute("cpu"))
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(UsageError, match=r"unweave\[record\]"):
         load_public(run.folder / "key.pub")
@@ -413,17 +422,15 @@ def test_a_resumed_run_began_when_it_was_first_started(run, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Stage2, "step", lambda self, number: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            unlearn(run.model, run.split, out=tmp_path / "run", request=request, **FAST)
+            unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, **FAST)
     (tmp_path / "run.unfinished" / "begun").write_text("2001-02-03T04:05:06+00:00")
-    with pytest.raises(UsageError, match="begun with another request"):
-        unlearn(run.model, run.split, out=tmp_path / "run", resume=True, **FAST)
-    unlearn(run.model, run.split, out=tmp_path / "run", request=request, resume=True, **FAST)
+    unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, resume=True, **FAST)
     assert read_record(tmp_path / "run" / "record.json")["times"]["begun"] == "2001-02-03T04:05:06+00:00"
     assert not (tmp_path / "run" / "begun").exists()
 
 
 def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
-    unlearn(run.model, run.split, "ft", out=tmp_path / "run", device="cpu", request={"id": "x"})
+    unlearn_on_record(run.model, run.split, "ft", out=tmp_path / "run", request={"id": "x"}, compute=Compute("cpu"))
     record = read_record(tmp_path / "run" / "record.json")
     assert record["certificate"]["bound"] is None
     assert any("no upper bound" in limit for limit in record["stated_limits"])
@@ -431,7 +438,9 @@ def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
 
 
 def test_the_bound_of_the_method_unweave_holds(run, tmp_path):
-    unlearn(run.model, run.split, "unweave", out=tmp_path / "run", device="cpu", limits=None, request={"id": "x"})
+    unlearn_on_record(
+        run.model, run.split, "unweave", out=tmp_path / "run", guard=None, request={"id": "x"}, compute=Compute("cpu")
+    )
     certificate = read_record(tmp_path / "run" / "record.json")["certificate"]
     scores = json.loads((tmp_path / "run" / "scores.json").read_text())["train"]["forget"]
     assert scores["accuracy"] <= certificate["bound"] <= 1
@@ -521,7 +530,7 @@ def test_the_commands(run, chain, command, tmp_path, monkeypatch):
     assert "FAIL  model after" in out
     assert "does not hold: model after" in err
     code, _, err = command("verify", folder, "--model", key)
-    assert (code, "no safetensors file" in err) == (1, True)
+    assert (code, "not a safetensors file" in err) == (1, True)
     assert command("prove", folder, "--sample", "2", "--out", tmp_path / "proof.json")[0] == 0
     np.save(tmp_path / "mine.npy", run.data[0][2].numpy())
     np.save(tmp_path / "other.npy", run.data[0][3].numpy())
@@ -531,26 +540,26 @@ def test_the_commands(run, chain, command, tmp_path, monkeypatch):
     assert command("keygen", tmp_path / "new")[0] == 0
     assert command("keygen", tmp_path / "new")[0] == 2
     code, _, err = command("show", tmp_path / "proof.json")
-    assert (code, "is no record" in err) == (2, True)
+    assert (code, "is not a record" in err) == (2, True)
 
 
 def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path / "run"
     train = Split(task.train.samples, range(12), range(12, 30), range(30, 60))
-    common = {"device": "cpu", "about": benchmark.about(task), "request": Request(id="x")}
+    common = {"compute": Compute("cpu"), "callbacks": [Note(**benchmark.about(task))]}
     common["test"] = Split(task.test.samples, range(12), range(12, 30), range(30, 60))
-    unlearn(benchmark.initial(0), train, "original", out=folder, **common)
+    unlearn_on_record(benchmark.initial(0), train, "original", out=folder, request=Request(id="x"), **common)
     code, out, err = command("verify", folder, "--recompute", "--device", "cpu")
     assert code == 0, err
     for words in ("model after", "split", "forget samples", "scores"):
         assert f"ok    {words}: " in out
     code, _, err = command("verify", folder, "--benchmark", "digits", "--option", "forget=3")
-    assert (code, "which is not that of --option forget=3" in " ".join(err.split())) == (2, True)
-    config = json.loads((folder / "config.json").read_text())  # which nobody signed
+    assert (code, "which differs from that of --option forget=3" in " ".join(err.split())) == (2, True)
+    config = json.loads((folder / "config.json").read_text())  # config.json is not signed
     (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
     code, out, _ = command("verify", folder, "--recompute", "--device", "cpu")
-    assert (code, "FAIL  config.json: says otherwise: settings" in out) == (1, True)
+    assert (code, "FAIL  config.json: differs from the record: settings" in out) == (1, True)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"garbage")
     code, out, err = command("verify", folder, "--recompute")
@@ -558,7 +567,7 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
     (folder / "model.safetensors").unlink()
     code, _, err = command("verify", folder, "--recompute")
     assert (code, "Give it with --model." in " ".join(err.split())) == (2, True)
-    code, out, err = command("verify", folder, "--benchmark", "digits")  # which needs no model
+    code, out, err = command("verify", folder, "--benchmark", "digits")  # this needs no model
     assert code == 0, err
     for words in ("split", "forget samples"):
         assert f"ok    {words}: " in out
@@ -590,8 +599,11 @@ def test_the_documented_check_needs_nothing_of_ours(run, monkeypatch):
 
 
 def test_between_the_stages_is_what_the_audit_knows(run):
-    found = between_stages(run.folder / "one", make_model(), {"alpha": 0.5, "mean_sign": -1})
-    assert isinstance(found, BeforeStage2)
-    assert between_stages(run.folder / "one", make_model(), {}) is None
+    def found(model, **settings):
+        config = {"method": "two-stage", "settings": settings}
+        return certificate_of(config, lambda phase: model_after(run.folder / "one", model, phase))
+
+    assert isinstance(found(make_model(), alpha=0.5, mean_sign=-1), BeforeStage2)
+    assert found(make_model()) is None
     with pytest.raises(UsageError, match="does not fit"):
-        between_stages(run.folder / "one", nn.Linear(2, 2), {"alpha": 0.5, "mean_sign": -1})
+        found(nn.Linear(2, 2), alpha=0.5, mean_sign=-1)

@@ -1,4 +1,4 @@
-"""What a proof and a signature say beside their bytes counts too: of how many samples, by which algorithm."""
+"""Proofs and signatures also hold for one number of samples and one algorithm only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unweave.record.signing import is_signed, load_private, sign
 
 
 def request(count):
-    """Return the record and the private proofs of a request, as far as inclusion needs them, and its contents."""
+    """Return a record and private proofs with the entries that inclusion needs, and the contents of the samples."""
     contents = [hashlib.sha256(bytes([row])).digest() for row in range(count)]
     salts = [hashlib.sha256(b"salt" + bytes([row])).digest() for row in range(count)]
     leaves = [merkle.leaf(*pair) for pair in zip(salts, contents, strict=True)]
@@ -35,7 +35,7 @@ def test_a_proof_is_one_of_so_many_samples_as_the_record_says(count):
 
 
 def test_the_way_to_the_root_alone_does_not_say_of_how_many():
-    """The first of eight has the way of the first of seven, so that the count must be compared."""
+    """The first of eight samples has the same path as the first of seven, so the count must be compared."""
     record, proofs, contents = request(8)
     proof = prove(record, proofs, 0)
     mine = merkle.leaf(bytes.fromhex(proof["salt"]), contents[0])

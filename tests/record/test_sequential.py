@@ -1,4 +1,4 @@
-"""One request after the other: what was forgotten stays forgotten, and the records say what it cost."""
+"""Requests in a row: what was forgotten stays forgotten, and the records show what it cost."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.helpers.calling import unlearn_with
 from tests.helpers.tensors import same, weights
-from unweave import Split, UsageError, evaluate, unlearn
-from unweave.engine import Checkpoints, Workbench, run_phases
+from unweave import Compute, Split, UsageError, evaluate, unlearn
+from unweave.engine import CheckpointFolder, Workbench, run_phases
 from unweave.evaluation import Metric, predict
 from unweave.evaluation.goals import goals
 from unweave.lab.benchmarks import Benchmark
 from unweave.maths import gram_matrix
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import Stage1, Stage2, TwoStageSettings
+from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def second(data, split):
-    """A request for ten of the remote samples, after the one of ``split``."""
+    """A request for ten of the remote samples, after the request of ``split``."""
     return Split(data, forget=range(40, 50), adjacent=range(50, 60), remote=range(40)).after(split)
 
 
@@ -39,7 +40,7 @@ def test_what_was_forgotten_is_no_longer_kept(data, split, second):
     assert (second.names[-1], second.to_forget) == ("forgotten", ("forget", "forgotten"))
     assert split.to_forget == ("forget",)
     third = Split(data, forget=[0, 20], adjacent=[21, 22], remote=[23, 24, 41]).after(second, split)
-    assert third.forget.tolist() == [0, 20]  # asked for again: it is the request's
+    assert third.forget.tolist() == [0, 20]  # sample 0 was asked for again, so it belongs to the request
     assert third.forgotten.tolist() == [*range(1, 8), *range(40, 50)]
     assert third.with_noise(remote_to_adjacent=0.5).forgotten.tolist() == third.forgotten.tolist()
     assert Split(data, forget=[0], adjacent=[1], forgotten=[2]).remote.tolist() == list(range(3, 60))
@@ -53,7 +54,7 @@ def test_it_is_part_of_the_file_and_of_the_hash(data, split, second, tmp_path):
     assert split.after() == split
     with pytest.raises(UsageError, match="both remote and forgotten"):
         Split(data, forget=[0], adjacent=[1], remote=[2], forgotten=[2])
-    with pytest.raises(UsageError, match="must be of one data set"):
+    with pytest.raises(UsageError, match="must be made from the same data set"):
         split.after(Split((data[0][:9], data[1][:9]), forget=[0], adjacent=[1]))
 
 
@@ -74,7 +75,7 @@ def test_no_baseline_trains_on_what_was_forgotten(data, model, second, name):
     values = {"batch_size": 8} if name == "ssd" else {} if name == "original" else {"epochs": 1, "batch_size": 8}
     parts = [second.forget, second.adjacent, second.remote]
     guarded = Split(Forbidden(data, range(8)), *parts, forgotten=second.forgotten)
-    unlearn(model, guarded, name, device="cpu", initial=lambda: copy.deepcopy(model), **values)
+    unlearn_with(model, guarded, name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
 # The two-stage method
@@ -87,7 +88,7 @@ def bench_for(split, seed=0):
 
 
 def test_every_step_of_stage_2_is_orthogonal_to_what_was_forgotten(second):
-    bench, settings = bench_for(second), TwoStageSettings(stage2_adjacent_batch=4, stage2_learning_rate=1e-2)
+    bench, settings = bench_for(second), TwoStage(stage2_adjacent_batch=4, stage2_learning_rate=1e-2)
     phase = Stage2(settings)
     phase.prepare(bench)
     phase.begin()
@@ -102,12 +103,12 @@ def test_every_step_of_stage_2_is_orthogonal_to_what_was_forgotten(second):
 
 def test_stage_1_notices_a_relapse_and_nothing_else(second):
     bench = bench_for(second)
-    phase = Stage1(TwoStageSettings(stage1_forget_batch=8, stage1_remote_batch=8))
+    phase = Stage1(TwoStage(stage1_forget_batch=8, stage1_remote_batch=8))
     phase.prepare(bench)
     phase.begin()
     relapse, _ = phase._relapse(phase.forgotten, 0)
     assert relapse < 1e-6
-    with torch.no_grad():  # towards the labels of what was forgotten (all 0), then away from it
+    with torch.no_grad():  # move towards the labels of what was forgotten (all 0), then away from them
         bench.model[-1].bias[0] += 1
         better = bench.losses_in_order(phase.forgotten)
         assert torch.allclose(phase._relapse(phase.forgotten, 0)[0], (phase.settled - better).mean())
@@ -125,8 +126,8 @@ def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
     sizes = {"stage1_remote_batch": 8, "stage1_forget_batch": 4, "stage2_adjacent_batch": 4}
     settings = method.configure({**rates, **sizes, "normalisation": "train"})
     whole = bench_for(second)
-    history = run_phases(whole, method.phases(settings))
-    phases = list(method.phases(settings))
+    history = run_phases(whole, settings.phases())
+    phases = list(settings.phases())
     count = iter(range(99))
     for phase in phases:
 
@@ -137,9 +138,9 @@ def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
 
         phase.step = step
     with pytest.raises(KeyboardInterrupt):
-        run_phases(bench_for(second), phases, checkpoints=Checkpoints(tmp_path, every_seconds=0))
+        run_phases(bench_for(second), phases, checkpoints=CheckpointFolder(tmp_path, every_seconds=0))
     again = bench_for(second)
-    resumed = run_phases(again, method.phases(settings), checkpoints=Checkpoints(tmp_path), resume=True)
+    resumed = run_phases(again, settings.phases(), checkpoints=CheckpointFolder(tmp_path), resume=True)
     assert same(weights(whole.model), weights(again.model))
     assert history.rows == resumed.rows
 
@@ -151,18 +152,18 @@ def known(model, task, rows):
 def test_forgetting_threes_does_not_bring_the_nines_back(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 8}
-    after_nines = unlearn(original, task.train, device="cpu", **settings).model
+    after_nines = unlearn(original, task.train, compute=Compute("cpu"), **settings).model
     assert known(after_nines, task, task.train.forget) <= 0.05
     threes = Split.by_class(task.train.samples.dataset, fine=np.array(task.fine), forget=3)
     parts = threes.after(task.train)
-    carried = unlearn(after_nines, threes, earlier=[task.train], device="cpu", **settings)
+    carried = unlearn(after_nines, threes.after(task.train), compute=Compute("cpu"), **settings)
     assert known(carried.model, task, task.train.forget) <= 0.05
     assert known(carried.model, task, parts.forget) <= 0.2
     assert known(carried.model, task, parts.adjacent) >= 0.9
     assert known(carried.model, task, parts.remote) >= 0.9
-    # Not to train on them is not enough.
+    # Leaving them out of training is not enough.
     bare = Split(task.train.samples, parts.forget, parts.adjacent, parts.remote)
-    left_alone = unlearn(after_nines, bare, device="cpu", **settings)
+    left_alone = unlearn(after_nines, bare, compute=Compute("cpu"), **settings)
     assert known(left_alone.model, task, task.train.forget) >= 0.3
 
 

@@ -25,7 +25,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """The folder with what so many processes made of every case, which they do once."""
+    """The folder with the results of every case in so many processes, which are computed once."""
     found = {}
 
     def of(count):
@@ -48,7 +48,7 @@ def start(count, folder):
 
 @pytest.fixture(scope="module")
 def alone():
-    """What one process makes of a case, found once."""
+    """The results of a case in one process, which are computed once."""
     found = {}
 
     def of(name):
@@ -116,7 +116,7 @@ def test_a_backend_that_is_missing_is_said_in_one_sentence(launched):
         raise RuntimeError("Distributed package doesn't have NCCL built in\nand more")
 
     launched.setattr("accelerate.PartialState", fail)
-    with pytest.raises(UsageError, match=r"The 2 processes .* have NCCL built in\. Take a backend"):
+    with pytest.raises(UsageError, match=r"The 2 processes .* have NCCL built in\. Use a backend"):
         pick_device(None)
 
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from unweave import UsageError
 from unweave.methods import METHODS, find_method
-from unweave.methods.two_stage import TwoStageSettings
+from unweave.methods.two_stage import TwoStage
+from unweave.settings import default, given
 
 
 @pytest.mark.parametrize(
@@ -24,14 +28,12 @@ from unweave.methods.two_stage import TwoStageSettings
 )
 def test_wrong_settings_are_refused_in_one_sentence(values, message):
     with pytest.raises(UsageError, match=message) as found:
-        TwoStageSettings.parse(values)
+        TwoStage.parse(values)
     assert "\n" not in str(found.value)
 
 
 def test_text_becomes_the_right_type():
-    parsed = TwoStageSettings.parse(
-        {"alpha": "1", "mean_sign": "+1", "constrain_adjacent": "true", "stage1_epochs": "3"}
-    )
+    parsed = TwoStage.parse({"alpha": "1", "mean_sign": "+1", "constrain_adjacent": "true", "stage1_epochs": "3"})
     assert (parsed.alpha, parsed.mean_sign, parsed.constrain_adjacent, parsed.stage1_epochs) == (
         1.0,
         1,
@@ -46,7 +48,7 @@ def test_every_profile_of_every_method_is_valid(name):
     assert method.name == name
     for profile in method.profiles:
         method.configure(profile=profile)
-    for row in method.settings.describe():
+    for row in method.describe():
         assert row["help"].endswith(".")
 
 
@@ -61,3 +63,38 @@ def test_profiles_of_two_stage():
         two_stage.configure(profile="relaesed")
     with pytest.raises(UsageError, match="Did you mean 'two-stage'"):
         find_method("twostage")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Short(TwoStage):
+    stage1_epochs: int = default(3)
+    teacher: Any = given(help="A model.")
+
+
+def test_a_new_default_keeps_everything_else_of_its_field():
+    before, after = (
+        next(row for row in kind.describe() if row["name"] == "stage1_epochs") for kind in (TwoStage, Short)
+    )
+    assert after == before | {"default": 3}
+    assert list(Short().to_dict()) == list(TwoStage().to_dict())
+    assert Short.searched()["stage1_epochs"] is TwoStage.searched()["stage1_epochs"]
+    with pytest.raises(UsageError, match="stage1_epochs is -1"):
+        Short(stage1_epochs=-1)
+
+
+def test_a_new_default_of_nothing_is_an_error():
+    with pytest.raises(TypeError, match=r"alhpa has a new default but inherits no setting"):
+
+        class Misspelt(TwoStage):
+            alhpa: float = default(0.1)
+
+
+def test_what_is_given_is_taken_as_it_is():
+    teacher = object()
+    made = Short.parse({"teacher": teacher, "alpha": "0.25"})
+    assert made.teacher is teacher
+    assert made == Short(alpha=0.25)  # what is given has no part in comparisons
+    assert Short(alpha=0.25).with_given(teacher=teacher, unknown=1, initial=None).teacher is teacher
+    assert "teacher" not in repr(made)
+    with pytest.raises(UsageError, match="teacher"):
+        Short.parse({"teacher": "a path"})

@@ -21,8 +21,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
-from unweave import Request, Split, UsageError, load_weights, unlearn
+from unweave import Compute, Note, Request, Split, UsageError, load_weights, unlearn
 from unweave.lab.audit import load_subject
 from unweave.lab.benchmarks import find_benchmark
 from unweave.record import check_model, read_record
@@ -64,7 +65,7 @@ def test_pickles_are_refused_everywhere_and_never_opened(model, data, tmp_path):
         load_weights(model, tmp_path / "file.pt")
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
-    with pytest.raises(UsageError, match=r"pytorch_model\.bin is no safetensors file"):
+    with pytest.raises(UsageError, match=r"pytorch_model\.bin is not a safetensors file"):
         load_weights(model, tmp_path / "hub")
     np.save(tmp_path / "objects.npy", np.array([Bomb(mark)], dtype=object), allow_pickle=True)
     with pytest.raises(UsageError, match="cannot be read as a NumPy array"):
@@ -150,7 +151,7 @@ def test_sizes_are_checked_before_anything_is_allocated(model, data, tmp_path):
     text = tmp_path / "giant.json"
     text.write_text("{")
     os.truncate(text, 2**30)
-    with pytest.raises(UsageError, match="are the most that is read"):
+    with pytest.raises(UsageError, match="more than the limit of"):
         Split.load(text, data)
     array = tmp_path / "giant.npy"
     np.lib.format.open_memmap(array, mode="w+", dtype=np.float32, shape=(4,)).flush()
@@ -164,10 +165,10 @@ def test_sizes_are_checked_before_anything_is_allocated(model, data, tmp_path):
 def test_pipes_folders_and_devices_are_no_files(model, tmp_path):
     os.mkfifo(tmp_path / "pipe.safetensors")
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(UsageError, match="no plain file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         load_weights(model, tmp_path / "pipe.safetensors")
     for path in (tmp_path / "pipe.json", tmp_path, Path("/dev/zero")):
-        with pytest.raises(UsageError, match="no plain file"):
+        with pytest.raises(UsageError, match="not a regular file"):
             read_json(path)
 
 
@@ -175,7 +176,7 @@ def test_pipes_folders_and_devices_are_no_files(model, tmp_path):
     ("content", "message"),
     [
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"a": NaN}', "NaN is not valid JSON"),
         (b"\xff\xfe", "cannot be read"),
         (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
         (b"", "cannot be read"),
@@ -236,7 +237,14 @@ def run_folder(tmp_path_factory):
     """The folder of a run that an audit opens, and a benchmark that loads in no time."""
     benchmark = find_benchmark("digits")
     task, folder = benchmark.load(), tmp_path_factory.mktemp("run") / "run"
-    unlearn(benchmark.initial(0), task.train, "original", out=folder, device="cpu", about=benchmark.about(task))
+    unlearn(
+        benchmark.initial(0),
+        task.train,
+        "original",
+        out=folder,
+        compute=Compute("cpu"),
+        callbacks=[Note(**benchmark.about(task))],
+    )
     return folder, task
 
 
@@ -275,7 +283,7 @@ def test_a_strangers_configuration_cannot_name_code_places_or_the_hub(run_folder
     monkeypatch.setattr("unweave.lab.audit.subject.find_benchmark", lambda *_, **__: pytest.fail("it was believed"))
     try:
         file.write_text(json.dumps(json.loads(kept) | {"options": {"model": value}}))
-        with pytest.raises(UsageError, match="If you trust it, say so yourself: --option model="):
+        with pytest.raises(UsageError, match="If you trust it, give it yourself: --option model="):
             load_subject(folder)
     finally:
         file.write_text(kept)
@@ -323,7 +331,9 @@ def test_nothing_here_needs_the_network(model, split, tmp_path, monkeypatch):
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    unlearn(model, split, "ga", out=tmp_path / "run", device="cpu", test=split, request=Request(id="x"))
+    unlearn_on_record(
+        model, split, "ga", out=tmp_path / "run", test=split, request=Request(id="x"), compute=Compute("cpu")
+    )
     record = read_record(tmp_path / "run" / "record.json")
     assert check_model(record, read_tensors(tmp_path / "run" / "model.safetensors")).holds
     task = find_benchmark("digits").load()

@@ -1,17 +1,15 @@
-"""The front door: `Split`, `unlearn` and what it returns."""
+"""The front door: `Split`, `unlearn` and what it returns.
 
-from unweave.api.arguments import check_reference, check_request
+>>> import torch
+>>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+>>> result = unlearn(torch.nn.Linear(4, 2), Split(data, forget=[0, 1], adjacent=[2, 3]), "ga", learning_rate=0.1)
+>>> result
+Result of ga: 5 steps, 10 sample gradients, ...
+"""
+
+from unweave.api.result import Result
 from unweave.api.split import Split
-from unweave.api.unlearning import Result, load_weights, refuse_existing, remove_folder, unfinished, unlearn
+from unweave.api.unlearning import unlearn
+from unweave.api.verdict import Verdict
 
-__all__ = [
-    "Result",
-    "Split",
-    "check_reference",
-    "check_request",
-    "load_weights",
-    "refuse_existing",
-    "remove_folder",
-    "unfinished",
-    "unlearn",
-]
+__all__ = ["Result", "Split", "Verdict", "unlearn"]

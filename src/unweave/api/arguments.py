@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from unweave.engine import Computing
-from unweave.engine.compiling import Compile
-from unweave.errors import UsageError
-from unweave.methods import Method, require_reference
+from unweave.api.split import Split
+from unweave.engine import Limits
+from unweave.errors import UsageError, require_type
+from unweave.methods import Method
 from unweave.runs import check_folder
-from unweave.runtime import Precision, processes
-from unweave.settings import Settings
-from unweave.tasks import cross_entropy
+from unweave.runtime import processes
+from unweave.tasks import OwnLoss
 
 
-def require_use(
-    method: Method, model: nn.Module, *, loss: Any, initial: Any, resume: bool, out: Any, kept: bool
+def require_arguments(
+    model: Any, split: Any, test: Any, guard: Any, *, resume: bool, out: str | os.PathLike[str] | None
 ) -> None:
-    """Refuse arguments that cannot be used, or would not be."""
-    _require_state(model, kept=kept)
-    _require_loss(loss)
+    """Raise a `UsageError` for arguments of the wrong kind, or that do not go together."""
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    require_type("split", split, Split, "a Split of the training data")
+    require_type("test", test, (Split, type(None)), "a Split of the test data")
+    require_type("guard", guard, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
+    require_type("out", out, (str, os.PathLike, type(None)), "the path of a folder")
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
         )
-    if loss is not cross_entropy and not method.takes_loss:
-        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave loss= out.")
-    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
-        raise UsageError("initial= must be a function that returns the model as it was before training.")
     if resume and out is None:
-        raise UsageError("resume=True goes on with the run of a folder. Give it with out=.")
+        raise UsageError("resume=True resumes the run of a folder. Give it with out=.")
 
 
-def _require_state(model: nn.Module, *, kept: bool) -> None:
+def require_task(method: Method, task: Any) -> None:
+    """Raise a `UsageError` for a method that needs classes, and a task known by its loss alone."""
+    if isinstance(task, OwnLoss) and not method.takes_loss:
+        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave task= out.")
+
+
+def require_model(model: nn.Module, *, kept: bool) -> None:
     """Refuse weights without values and, where weights are kept on the way, what is none."""
     state = model.state_dict()
     extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
@@ -49,15 +54,6 @@ def _require_state(model: nn.Module, *, kept: bool) -> None:
         )
     if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
         raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
-
-
-def _require_loss(loss: Any) -> None:
-    where = loss.__module__ if hasattr(loss, "__name__") else type(loss).__module__
-    if not callable(loss) or str(where).startswith("torch.nn."):
-        raise UsageError(
-            "loss= must be a function of (model, batch) that returns one loss per sample. One of torch's takes scores "
-            "and labels: lambda model, batch: torch_loss(model(batch[0]), batch[1])."
-        )
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -74,31 +70,8 @@ def copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def check_reference(reference: Any, settings: Settings) -> None:
-    """Refuse a reference that cannot be read; and one that nothing would read, unless it is made on demand."""
-    if reference is None and not aims_at_retraining(settings):
-        return
-    require_reference(reference)
-    is_made_on_demand = callable(reference) and not isinstance(reference, nn.Module)
-    if not is_made_on_demand and not aims_at_retraining(settings):
-        raise UsageError("A reference was given, but only the method unweave reads it, with the goal retrain.")
-
-
-def aims_at_retraining(settings: Settings) -> bool:
-    """Tell whether a run is to look as if the forget data had never been trained on."""
-    return getattr(settings, "goal", None) == "retrain"
-
-
-def check_request(
-    *,
-    device: str | torch.device | None,
-    precision: Precision,
-    compile: Compile = "auto",
-    out: str | os.PathLike[str] | None,
-    resume: bool,
-) -> torch.device:
-    """Refuse what cannot work before any work is done; return the device."""
-    where = Computing(device=device, precision=precision, compile=compile).check()
+def check_folder_asked(where: torch.device, *, out: str | os.PathLike[str] | None, resume: bool) -> torch.device:
+    """Raise a `UsageError` where a run cannot begin in the folder, or there is none to resume. Returns the device."""
     if out is not None:
         processes.first(lambda: check_folder(Path(out), resume=resume))
     return where

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, positions_of
+from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, as_groups, positions_of
 from unweave.errors import UsageError
-from unweave.evaluation import Entanglement, entanglement, features
+from unweave.evaluation import Entanglement, Inspection, entanglement, features, inspected
 
 
 class Split(Partition):
@@ -77,8 +77,47 @@ class Split(Partition):
 
         ``groups`` gives a group (for instance the fine class) for every sample; by default the training label.
         """
-        labels = self.samples.labels()
         found = _features(model, self.samples, features, device)
+        return self._entanglement(found, k=k, groups=groups, names=names)
+
+    def inspect(
+        self,
+        model: nn.Module | None = None,
+        *,
+        k: int = 20,
+        groups: Indices | None = None,
+        names: Sequence[str] | None = None,
+        features: Tensor | np.ndarray[Any, Any] | None = None,
+        device: str | torch.device | None = None,
+    ) -> Inspection:
+        """Look at the split with the model, before any unlearning.
+
+        Args:
+            model: The trained model, in whose features neighbours are found.
+            k: How many neighbours of each forget sample to look at.
+            groups: A group for every sample of the data set, such as its fine class. None: its training label.
+            names: Names of groups that are numbers.
+            features: Features of every sample, instead of the model's.
+            device: Where to compute. None: the best there is.
+
+        Returns:
+            Entanglement, what a model that never saw the forget data would probably still recognise, and advice.
+
+        Raises:
+            UsageError: Neither a model nor its features are given, or they do not fit.
+
+        >>> data = (torch.tensor([[0.0], [0.1], [0.2], [9.0]]), torch.tensor([0, 0, 0, 1]))
+        >>> found = Split(data, forget=[0], adjacent=[1, 2]).inspect(features=data[0], k=2)
+        >>> found.still_recognised, found.entanglement.score
+        (1.0, 1.0)
+        """
+        found = _features(model, self.samples, features, device)
+        return inspected(self, found, self._entanglement(found, k=k, groups=groups, names=names))
+
+    def _entanglement(
+        self, found: Tensor, *, k: int, groups: Indices | None, names: Sequence[str] | None
+    ) -> Entanglement:
+        labels = as_groups(self.samples.labels())
         return entanglement(found, self.forget, labels, k=k, groups=labels if groups is None else groups, names=names)
 
 

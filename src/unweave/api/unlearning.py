@@ -4,305 +4,331 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import Progress
 from torch import nn
 
-from unweave.api.arguments import aims_at_retraining, check_reference, check_request, copied, require_use
+from unweave.api.arguments import (
+    check_folder_asked,
+    copied,
+    require_arguments,
+    require_model,
+    require_task,
+)
+from unweave.api.moved import refuse_moved
+from unweave.api.result import Result
 from unweave.api.split import Split
-from unweave.data import SUBSETS, Partition
+from unweave.data import RETAINED, SUBSETS, Partition
 from unweave.engine import (
+    Callback,
     Checkpoints,
-    Cost,
+    Compute,
     Guard,
     History,
     Limits,
-    Phase,
+    Progress,
     ProgressLine,
+    Running,
+    ScoreOn,
     Workbench,
-    check_trackers,
+    of_kind,
+    require_callbacks,
     run_phases,
-    tracked,
 )
-from unweave.engine.compiling import Compile
-from unweave.errors import UsageError, require_seed, require_type
-from unweave.evaluation import Look, Scores, Watch, Watcher, accuracy_and_losses, evaluate, predict, target_of
-from unweave.methods import Method, Reference, describe_reference, find_method
-from unweave.record import Request, record_files
-from unweave.runs import (
-    OutputFolder,
-    between_stages,
-    left_in_order,
-    load_weights,
-    refuse_existing,
-    remove_folder,
-    unfinished,
-)
-from unweave.runtime import Precision, resolve_precision, sharding
-from unweave.settings import Settings
-from unweave.storage import fingerprint
-from unweave.tasks import Loss, cross_entropy
-
-__all__ = [
-    "Result",
-    "load_weights",
-    "refuse_existing",
-    "remove_folder",
-    "unfinished",
-    "unlearn",
-]
-
+from unweave.errors import UsageError, require_seed
+from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
+from unweave.methods import Method, make_method
+from unweave.record import certificate_of
+from unweave.runs import OutputFolder, left_in_order
+from unweave.storage import fingerprint, provenance
+from unweave.tasks import Task, describe_task, scoring_task
 
 LIMITS = Limits()
 FEW = 64  # samples, to see that the model takes them
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run gave: the unlearned model, everything that was logged, and what it cost.
-
-    ``checks`` is what the guard saw: losses and accuracies of held samples, by phase and step.
-    """
-
-    model: nn.Module
-    history: History
-    cost: Cost
-    method: str
-    settings: Settings
-    scores: Scores | None = None  # where an output folder was asked for
-    checks: tuple[Mapping[str, Any], ...] = ()
-
-    def __repr__(self) -> str:
-        work = f"{len(self.history.rows)} steps, {self.cost.sample_gradients:,} sample gradients"
-        return f"Result of {self.method}: {work}, {self.cost.seconds:.1f} s"
+log = logging.getLogger("unweave")
 
 
 def unlearn(
     model: nn.Module,
     split: Split,
-    method: str | Method = "two-stage",
+    method: str | Method | type[Method] = "two-stage",
     *,
-    profile: str | None = None,
+    test: Split | None = None,
+    task: Task | str | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    test: Split | None = None,
-    loss: Loss = cross_entropy,
-    initial: Callable[[], nn.Module] | None = None,
-    reference: Reference | None = None,
-    device: str | torch.device | None = None,
-    precision: Precision = "auto",
-    compile: Compile = "auto",
-    micro_batch: int | None = None,
-    max_memory: int | str | None = None,
-    shard: bool | None = None,
-    progress: bool | Progress | None = None,
-    limits: Limits | Mapping[str, Any] | None = LIMITS,
-    request: Request | Mapping[str, Any] | None = None,
-    earlier: Sequence[Partition] = (),
-    checkpoint_seconds: float | None = None,
-    checkpoint_steps: int | None = None,
-    about: Mapping[str, Any] | None = None,
-    watch: Watch | None = None,
-    judge: Split | None = None,
-    look: Look | None = None,
-    stop: Callable[[], bool] | None = None,
-    track: Sequence[str] = (),
-    track_folder: str | os.PathLike[str] | None = None,
+    compute: Compute | None = None,
+    guard: Limits | Mapping[str, Any] | None = LIMITS,
+    callbacks: Sequence[Callback] = (),
+    profile: str | None = None,
     **settings: Any,
 ) -> Result:
     """Make a copy of the model forget the split's forget set. The model given is never changed.
 
-    ``settings`` are the method's own (``unweave methods NAME`` lists them), on top of its ``profile``. With ``out``,
-    the run writes a folder: configuration, history, weights (of a ``peft`` model also its adapter), and scores on
-    ``split`` and ``test``; it appears whole at the end. A run that was stopped goes on exactly with ``resume=True``,
-    from a checkpoint that is written every minute, or every ``checkpoint_seconds`` or ``checkpoint_steps``. ``loss``
-    maps (model, batch) to one loss per sample. ``initial`` returns the model as it was before training, for
-    ``retrain``. ``reference`` says what losses data has that was never trained on, for the goal ``retrain`` of
-    ``unweave``: a model trained without the forget data, briefly; a split of held-out data; or a list of losses.
-    ``about`` is added to the configuration on record. A run that destroys the model is stopped where it breaks one of
-    its ``limits``, with a `CollapseError`; None: it is not. With a ``request`` (a `Request`, or a mapping with its id
-    and text), the folder also has a deletion record. ``earlier`` are the splits that have been unlearned from the model
-    before, so that what they forgot stays forgotten (`Split.after`).
+    Args:
+        model: The trained model.
+        split: What to forget, what is entangled with it, what else is kept. Later requests: ``split.after(*earlier)``.
+        method: A method with its settings, such as ``uw.TwoStage(alpha=0.5)``, or the name of one.
+        test: Test data, split alike. It is only measured.
+        task: What a sample is to the model: a task, or the name of one. None: found from outputs and labels.
+        seed: Seed of everything random.
+        out: A folder for configuration, history, weights and scores. It appears whole at the end.
+        resume: Resume the unfinished run of that folder. The result is that of a run that was never stopped.
+        compute: Device, precision, memory, and how several processes share the model.
+        guard: Limits at which a run that destroys the model is stopped. None: no guard.
+        callbacks: What goes along with the run: `Watch`, `Track`, `Checkpoints`, `Best`, or your own.
+        profile: A named set of values of a method given by name (``unweave methods NAME``).
+        settings: Settings of a method given by name, on top of its profile.
 
-    ``precision`` is that of forward and backward passes (``auto``: bfloat16 on CUDA, float32 elsewhere); weights and
-    gradients stay in float32. ``compile`` is ``auto`` (where it saves more time than it takes), ``on`` or ``off``.
-    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` (``"8GB"``) the most that is
-    taken of a CUDA device's memory: a larger batch is cut into pieces, with the same results and one more forward pass.
-    A device whose memory runs out does the same by itself. Not in training mode of normalisation.
+    Returns:
+        The unlearned model with history, cost, scores and verdict.
 
-    Under ``torchrun`` or ``accelerate launch`` several processes share every batch and all else; call this in each of
-    them alike. ``shard`` cuts the weights among them too (FSDP2); None: if ``accelerate launch`` was told so.
-
-    With ``watch``, the history also holds accuracies of the three subsets. ``judge`` is the split that scores and
-    accuracies are measured on, where it is another than the one unlearned with; ``look`` is how models are observed
-    for the scores. ``stop`` is asked after every step whether to leave; the run then raises `Stopped`, and one in
-    a folder can be resumed. ``track`` names trackers that Accelerate knows, such as ``tensorboard``, which get the
-    history under the name of the output folder, and write below ``track_folder`` (``tracking`` beside the output
-    folder).
+    Raises:
+        UsageError: An argument cannot be used. The message says what to do.
+        RunError: The work failed; as `CollapseError` the guard stopped it, as `Stopped` a callback did.
 
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
-    >>> split = Split(data, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
-    >>> result = unlearn(nn.Linear(4, 2), split, method="ga", learning_rate=0.1)
+    >>> result = unlearn(nn.Linear(4, 2), Split(data, forget=[0, 1], adjacent=[2, 3]), "ga", learning_rate=0.1)
     >>> result.cost.sample_gradients
     10
     """
-    require_type("model", model, nn.Module, "a torch nn.Module")
-    require_type("split", split, Split, "a Split of the training data")
-    require_type("test", test, (Split, type(None)), "a Split of the test data")
-    require_type("judge", judge, (Split, type(None)), "a Split")
-    require_type("earlier", earlier, Sequence, "a list of the splits of earlier requests")
-    require_type("limits", limits, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
-    require_seed(seed)
-    chosen = find_method(method)
-    require_use(chosen, model, loss=loss, initial=initial, resume=resume, out=out, kept=bool(out or limits))
-    configured = chosen.configure(settings, profile=profile)
-    split = split.after(*earlier) if earlier else split
+    chosen = _chosen(method, settings, profile)
+    require_arguments(model, split, test, guard, resume=resume, out=out)
     chosen.check(split)
-    check_reference(reference, configured)
-    check_trackers(track)
-    limits = Limits.parse(limits) if isinstance(limits, Mapping) else limits
-    asked = Request.of(request, model, split, test, out)
-    if asked and _is_other(judge, split):
-        raise UsageError("A record is about the split that was unlearned with. Leave judge= out, or request=.")
-    where = check_request(device=device, precision=precision, compile=compile, out=out, resume=resume)
-    config = {
-        "method": chosen.name,
-        "profile": profile or next(iter(chosen.profiles)),
-        "settings": configured.to_dict(),
-        "seed": seed,
-        "precision": resolve_precision(precision, where),
-        "compile": compile,
-        "split": split.hash,
-        **({"loss": _name(loss)} if loss is not cross_entropy else {}),
-        **({"model": fingerprint(model.state_dict())} if out is not None else {}),
-        "limits": limits.to_dict() if limits else None,
-        **({"reference": describe_reference(reference)} if aims_at_retraining(configured) else {}),
-        **({"judged_on": judge.hash} if judge and _is_other(judge, split) else {}),
-        **({"watch": asdict(watch)} if watch else {}),
-        **({"request": asked.id} if asked else {}),
-        **(about or {}),
-    }
-    judge = judge or split
-    phases = list(chosen.phases(configured))
-    cut = sharding.is_wanted(shard)
-    bench = Workbench(
-        model if cut else copied(model).to(where),
+    given = _Given(
+        chosen, require_seed(seed), compute or Compute(), _limits(guard), require_callbacks(callbacks), out, resume
+    )
+    require_model(model, kept=out is not None or given.limits is not None)
+    require_task(chosen, task)
+    where = check_folder_asked(given.compute.check(), out=out, resume=resume)
+    named = chosen.nearest_profile() if isinstance(method, Method) else next(iter(chosen.profiles))
+    return _Run(given, _workbench(model, split, given, where, task), model, test, profile or named).go()
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a run was asked for, checked."""
+
+    chosen: Method
+    seed: int
+    compute: Compute
+    limits: Limits | None
+    callbacks: list[Callback]
+    out: str | os.PathLike[str] | None
+    resume: bool
+
+    def only(self, kind: type[Any]) -> Any:
+        """Return the callback of a kind, or one with its defaults."""
+        return of_kind(self.callbacks, kind)
+
+
+class _Run:
+    """One run, from the first step to the written folder."""
+
+    def __init__(self, given: _Given, bench: Workbench, model: nn.Module, test: Partition | None, profile: str) -> None:
+        self.given, self.bench, self.model, self.test = given, bench, model, test
+        if not given.chosen.takes_loss and not bench.task.has_choices:
+            raise UsageError(
+                f"{given.chosen.name} works on classes, and the task {bench.task.name} has no classes. Take a method "
+                "that needs losses only, such as two-stage or unweave."
+            )
+        self.scoring = _Scoring(bench, model, given.only(ScoreOn), bench.split, test)
+        self.config = self._configuration(profile)
+
+    def go(self) -> Result:
+        """Run every phase, measure, write."""
+        given, bench = self.given, self.bench
+        folder = self._open() if given.out is not None else None
+        begun = folder.begun if folder else datetime.now(UTC).isoformat(timespec="seconds")
+        log.info("%s on %s, %s", given.chosen.name, bench.split, bench.device)
+        phases = list(given.chosen.phases())
+        target = folder.target if folder else None
+        with left_in_order(folder):
+            watcher = Guard(bench, given.limits, forget="forget" in given.chosen.needs) if given.limits else None
+            history = run_phases(
+                bench,
+                phases,
+                checkpoints=folder.checkpoints if folder else None,
+                resume=given.resume,
+                progress=ProgressLine(show=given.only(Progress).show, title=given.chosen.name),
+                guard=watcher,
+                callbacks=given.callbacks,
+                running=Running(bench, self.scoring.split, self.test, target, self.config),
+            )
+            for module, original in zip(bench.model.modules(), self.model.modules(), strict=True):
+                module.training = original.training
+            checks = tuple(watcher.checks) if watcher else ()
+            if folder is None:
+                return self._result(history, begun, checks)
+            scores = self._scores(folder)
+            stages = self.scoring.stages(folder, [phase.name for phase in phases])
+            result = self._result(history, begun, checks, measured=scores, folder=target)
+            folder.finish(result.model, _files(result, stages, bench.device))
+        return result
+
+    def _open(self) -> OutputFolder:
+        self.scoring.try_on()  # to fail now, not when all the work is done
+        how_often = self.given.only(Checkpoints)
+        return OutputFolder(
+            Path(self.given.out or ""),
+            self.config,
+            resume=self.given.resume,
+            checkpoint_seconds=how_often.seconds,
+            checkpoint_steps=how_often.steps,
+        )
+
+    def _scores(self, folder: OutputFolder) -> Scores:
+        """Measure the model. Should anything go wrong from here on, its weights are kept."""
+        folder.worked_out = None if self.bench.sharded else self.bench.model
+        return self.scoring.scores(certificate=certificate_of(self.config, method=self.given.chosen))
+
+    def _result(self, history: History, begun: str, checks: tuple[Mapping[str, Any], ...], **more: Any) -> Result:
+        return Result(
+            model=self.bench.release().to(next(self.model.parameters()).device),
+            history=history,
+            cost=self.bench.cost,
+            settings=self.given.chosen,
+            config=self.config,
+            original=self.model,
+            split=self.bench.split,
+            test=self.test,
+            task=self.scoring.task if self.given.chosen.needs or self.given.out is not None else None,
+            begun=begun,
+            checks=checks,
+            compute=self.given.compute,
+            **more,
+        )
+
+    def _configuration(self, profile: str) -> dict[str, Any]:
+        """Return what goes on record: everything that the outcome depends on."""
+        given, bench, scoring = self.given, self.bench, self.scoring
+        config = {
+            "method": given.chosen.name,
+            "profile": profile,
+            "settings": given.chosen.to_dict(),
+            "seed": given.seed,
+            "precision": bench.precision,
+            "compile": given.compute.compile,
+            "split": bench.split.hash,
+            **(describe_task(bench.task) if given.chosen.needs else {}),
+            **({"model": fingerprint(self.model.state_dict())} if given.out is not None else {}),
+            "limits": given.limits.to_dict() if given.limits else None,
+            **given.chosen.on_record(),
+            **({"judged_on": scoring.split.hash} if scoring.is_other else {}),
+        }
+        for callback in given.callbacks:
+            config |= callback.describe()
+        return config
+
+
+def _chosen(method: str | Method | type[Method], settings: Mapping[str, Any], profile: str | None) -> Method:
+    """Return the method with its settings; say where arguments of former versions went."""
+    found = make_method(method, {}) if not isinstance(method, Method) else method
+    refuse_moved(settings, [row["name"] for row in found.describe()] + list(found.given_names()))
+    return make_method(method, settings, profile=profile)
+
+
+def _limits(guard: Limits | Mapping[str, Any] | None) -> Limits | None:
+    return Limits.parse(guard) if isinstance(guard, Mapping) else guard
+
+
+def _workbench(
+    model: nn.Module, split: Partition, given: _Given, where: torch.device, task: Task | str | None
+) -> Workbench:
+    """Return a workbench with a copy of the model. Only samples that the method reads are looked at."""
+    compute = given.compute
+    needed = {name for some in given.chosen.needs or RETAINED for name in ((some,) if isinstance(some, str) else some)}
+    return Workbench(
+        model if compute.cuts_weights else copied(model).to(where),
         split,
         device=where,
-        loss=loss,
-        seed=seed,
-        precision=precision,
-        compile=compile,
-        micro_batch=micro_batch,
-        max_memory=max_memory,
-        initial=initial,
-        reference=reference,
-        shard=cut,
+        task=task,
+        reads=[name for name in split.names if name in needed and len(split[name])],
+        seed=given.seed,
+        precision=compute.precision,
+        compile=compute.compile,
+        micro_batch=compute.micro_batch,
+        max_memory=compute.max_memory,
+        keep_data=compute.keep_data,
+        shard=compute.cuts_weights,
     )
-    folder = None
-    if out is not None:
-        for some in filter(None, (judge, test)):  # to say so now, not when all the work is done
-            predict(bench.like(model), some.samples, some.rows(*SUBSETS)[:FEW], device=where, precision=precision)
-        folder = OutputFolder(
-            Path(out), config, resume=resume, checkpoint_seconds=checkpoint_seconds, checkpoint_steps=checkpoint_steps
+
+
+class _Scoring:
+    """Measures the model of a workbench, beside the original, on the data that scores are asked for."""
+
+    def __init__(
+        self, bench: Workbench, original: nn.Module, on: ScoreOn, split: Partition, test: Partition | None
+    ) -> None:
+        self.bench, self.original, self.test, self.look = bench, original, test, on.look
+        self.split = on.split or split
+        self.is_other = on.split is not None and (on.split != split or on.split.samples is not split.samples)
+
+    @cached_property
+    def task(self) -> Task:
+        """The task that scores are measured by."""
+        bench = self.bench
+        return scoring_task(
+            bench.task, bench.model, bench.split.samples, bench.split.rows(*bench.split.names), bench.device
         )
-    with left_in_order(folder), tracked(track, track_folder, out=out, config=config) as tell:
-        guard = Guard(bench, limits, forget="forget" in chosen.needs) if limits else None
-        history = run_phases(
-            bench,
-            phases,
-            checkpoints=folder.checkpoints if folder else None,
-            resume=resume,
-            progress=ProgressLine(show=progress, title=chosen.name),
-            watch=Watcher(watch, judge, test) if watch else None,
-            stop=stop,
-            guard=guard,
-            tell=tell,
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How models are looked at."""
+        return {"device": self.bench.device, "precision": self.bench.precision, "task": self.task}
+
+    def try_on(self) -> None:
+        """Raise a `UsageError` where the model cannot take the data."""
+        for some in filter(None, (self.split, self.test)):
+            predict(self.bench.like(self.original), some.samples, some.rows(*SUBSETS)[:FEW], **self.how)
+
+    def scores(self, **certificate: Any) -> Scores:
+        """Return the scores of the model as it is now."""
+        original = self.bench.like(self.original)
+        return evaluate(
+            self.bench.model, self.split, self.test, original=original, look=self.look, **certificate, **self.how
         )
-        for module, original in zip(bench.model.modules(), model.modules(), strict=True):
-            module.training = original.training
-        between, scores = None, None
-        if folder and asked and (between := between_stages(folder.work, copy.deepcopy(model), configured.to_dict())):
-            between = replace(between, model=bench.like(between.model))
-        if folder:
-            folder.worked_out = None if bench.sharded else bench.model  # kept, should anything go wrong from here on
-            scores = evaluate(
-                bench.model,
-                judge,
-                test,
-                original=bench.like(model),
-                before_stage2=between,
-                target=target_of(config),
-                look=look,
-                device=where,
-                precision=precision,
-            )
-        checks = tuple(guard.checks) if guard else ()
-        released = bench.release().to(next(model.parameters()).device)
-        result = Result(released, history, bench.cost, chosen.name, configured, scores, checks)
-        if folder and scores:
-            files = _files(result, _between(folder.checkpoints, phases, model, judge, bench))
-            private: dict[str, str] = {}
-            if asked:
-                record, private = record_files(
-                    asked,
-                    config=config,
-                    after=result.model,
-                    split=split,
-                    test=test,
-                    scores=scores,
-                    cost=bench.cost,
-                    begun=folder.begun,
-                    device=where,
-                    before_stage2=between,
-                )
-                files |= record
-            folder.finish(result.model, files, private=private)
-    return result
+
+    def stages(self, folder: OutputFolder, names: Sequence[str]) -> dict[str, Any]:
+        """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept."""
+        found = {}
+        for number, weights in folder.checkpoints.between():
+            between = copy.deepcopy(self.original)
+            between.load_state_dict(weights)
+            rows = self.split.rows("forget")
+            predictions = predict(self.bench.like(between), self.split.samples, rows, **self.how)
+            found[names[number]] = accuracy_and_losses(predictions)
+        return found
 
 
-def _is_other(judge: Split | None, split: Split) -> bool:
-    """Tell whether scores are measured on something else: other rows, or other data under the same."""
-    return judge is not None and (judge != split or judge.samples is not split.samples)
-
-
-def _name(loss: Loss) -> str:
-    """Return by which name a loss is known again; what it computes, nobody can tell."""
-    return f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
-
-
-def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
+def _files(result: Result, stages: Mapping[str, Any], device: torch.device) -> dict[str, str]:
     """Return the text files of a run's folder."""
-    scores = (result.scores.to_dict() if result.scores else {}) | ({"stages": stages} if stages else {})
+    scores = (result.measured.to_dict() if result.measured else {}) | ({"stages": stages} if stages else {})
+    origin = provenance(device)
+    about = {
+        "format": "unweave-run",
+        "version": 1,
+        "begun": result.begun,
+        "finished": origin["date"],
+        "software": {"commit": origin["commit"], **origin["versions"]},
+        "hardware": origin["hardware"],
+        "cost": result.cost.to_dict(),
+    }
     return {
         "history.jsonl": result.history.to_jsonl(),
         "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
+        "run.json": _indented(about),
+        "verdict.md": f"{result.verdict}\n",
     }
-
-
-def _between(
-    checkpoints: Checkpoints,
-    phases: Sequence[Phase],
-    model: nn.Module,
-    split: Split,
-    bench: Workbench,
-) -> dict[str, Any]:
-    """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept there."""
-    found = {}
-    for number, weights in checkpoints.between():
-        between = copy.deepcopy(model)
-        between.load_state_dict(weights)
-        rows = split.rows("forget")
-        predictions = predict(bench.like(between), split.samples, rows, device=bench.device, precision=bench.precision)
-        found[phases[number].name] = accuracy_and_losses(predictions)
-    return found
 
 
 def _indented(content: Any) -> str:

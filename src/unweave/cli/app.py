@@ -1,4 +1,4 @@
-"""What every command shares: the application, its consoles, options that recur, exit codes."""
+"""What every command shares: the application, its consoles, exit codes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ from typer.core import TyperGroup
 
 from unweave._version import __version__
 from unweave.errors import RunError, RunWarning, UsageError
-from unweave.lab.benchmarks import Benchmark, find_benchmark
 from unweave.runtime import processes
+
+ORDER = (  # of the commands in the help
+    *("demo", "methods", "benchmarks", "run", "studies", "study", "tune", "report", "compare", "evaluate", "audit"),
+    *("record", "keygen", "show", "page", "verify", "prove", "check-sample"),
+)
 
 
 class Commands(TyperGroup):
-    """The commands. One that is stopped with Ctrl-C, and does not itself say how to go on, says that it stopped."""
+    """The commands, in the order of the help. A command that Ctrl-C ends prints that it stopped."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands in the order in which a user needs them."""
+        return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -43,42 +51,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 out_console, err_console = Console(), Console(stderr=True)
-TOGETHER = ("run", "evaluate")  # what several processes can do
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1. Default: the best there is.")]
-Precision = Annotated[str, typer.Option(help="auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")]
-Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (where it saves time), on or off.")]
-BenchmarkName = Annotated[str, typer.Argument(help="A name from `unweave benchmarks`.")]
-DataFolder = Annotated[
-    str | None,
-    typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets; hub: the Hugging Face Hub."),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the benchmark; repeatable."),
-]
-SplitFile = Annotated[Path | None, typer.Option("--split", help="Indices that replace the benchmark's split.")]
-TestSplitFile = Annotated[
-    Path | None, typer.Option("--test-split", help="Indices of the test data that go with --split; without it, none.")
-]
-Track = Annotated[
-    str, typer.Option(metavar="NAME,…", help="Send the history to trackers that Accelerate knows, such as tensorboard.")
-]
-Tuned = Annotated[
-    Path | None, typer.Option(help="A folder of `unweave tune`, for the profile tuned (or tuned-retrain).")
-]
-Small = Annotated[bool, typer.Option("--small", help="Little data and a tiny model, to try it on two cores.")]
+TOGETHER = ("run", "evaluate")  # commands for several processes
 
 
 def main() -> None:
-    """Run the command line; end with code 2 for wrong usage and 1 when the work failed.
+    """Run the command line. The exit code is 2 for wrong usage and 1 if the work failed.
 
-    Of several processes that a launcher started, the first speaks.
+    If a launcher started several processes, only the first prints.
     """
     warnings.showwarning = _warn
     if processes.launched() > 1:
-        signal.signal(signal.SIGTERM, _ended)  # what a launcher sends to all when one of them is gone
+        signal.signal(signal.SIGTERM, _ended)  # a launcher sends it to all when one of them died
     try:
         with _silent() if not processes.is_first() else nullcontext():
             app()
@@ -110,7 +93,7 @@ def _fail(error: Exception, *, code: int) -> NoReturn:
 
 
 def _ended(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # handle it only once
     raise processes.silence()
 
 
@@ -122,7 +105,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Tell a warning of ours in one sentence, and any other with its place."""
+    """Print a warning of ours as one sentence, and any other with its file and line."""
     if not processes.is_first():
         return
     text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
@@ -139,27 +122,27 @@ def _show_version(wanted: bool) -> None:
 def options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Make a trained model forget part of its data, and keep what looks like it."""
     command = context.invoked_subcommand
     if processes.launched() > 1 and command not in TOGETHER:
         raise UsageError(
-            f"unweave {command} works in one process, but {processes.launched()} were started. Several are for "
-            f"{' and '.join(f'unweave {name}' for name in TOGETHER)}; a study has --workers."
+            f"unweave {command} works in one process, but {processes.launched()} were started. Only "
+            f"{' and '.join(f'unweave {name}' for name in TOGETHER)} use several. A study has --workers."
         )
 
 
 def say(text: str) -> None:
-    """Tell a person on standard error."""
+    """Print a line to standard error, from the first process only."""
     if not processes.is_first():
         return
     err_console.print(text, style="dim", markup=False, highlight=False)
 
 
 def stop(words: str) -> NoReturn:
-    """End after Ctrl-C with a word to the person who pressed it."""
+    """Print words to standard error and end with the exit code of Ctrl-C."""
     say(words)
     raise typer.Exit(130) from None
 
@@ -170,31 +153,3 @@ def listing(rows: Iterable[tuple[str, str]]) -> Table:
     for name, summary in rows:
         table.add_row(name, summary)
     return table
-
-
-def words(text: str) -> list[str]:
-    """Split words joined by commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def pairs(texts: list[str]) -> dict[str, str]:
-    """Split KEY=VALUE texts."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"Expected KEY=VALUE, not {text!r}.")
-        found[key.strip().replace("-", "_")] = value.strip()
-    return found
-
-
-def chosen_options(options: list[str] | None, small: bool) -> dict[str, Any]:
-    """Return a benchmark's options as the command line gave them."""
-    return {**pairs(options or []), **({"small": True} if small else {})}
-
-
-def benchmark_of(
-    name: str, *, data: str | None, options: list[str] | None, small: bool, tuned: Path | None = None
-) -> Benchmark:
-    """Return the benchmark that a command names."""
-    return find_benchmark(name, data=data, options=chosen_options(options, small), tuned=tuned)

@@ -8,30 +8,25 @@ from typing import Annotated
 
 import typer
 
-from unweave.cli.app import (
-    AsJson,
-    DataFolder,
-    Device,
-    Options,
-    Small,
-    SplitFile,
-    TestSplitFile,
-    app,
-    chosen_options,
-    out_console,
-    say,
-)
+from unweave.cli.app import app, out_console, say
+from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
 from unweave.evaluation import QUESTIONS, Scores
 
-SavedModel = Annotated[Path | None, typer.Argument(help="A safetensors file, or the folder of a run.")]
-OfBenchmark = Annotated[str | None, typer.Option("--benchmark", help="Whose data and model; a run folder knows.")]
+SavedModel = Annotated[Path | None, typer.Argument(help="Safetensors file, or folder of a run.")]
+OfBenchmark = Annotated[
+    str | None, typer.Option("--benchmark", help="Benchmark of the model and its data. The folder of a run names it.")
+]
 Source = Annotated[
     str | None,
-    typer.Option("--from", metavar="MODULE:FUNCTION", help="Yours: returns (model, train, test)."),
+    typer.Option(
+        "--from",
+        metavar="MODULE:FUNCTION",
+        help="Your function that returns (model, train, test), instead of a benchmark.",
+    ),
 ]
-References = Annotated[list[Path] | None, typer.Option("--reference", help="A retrained model; repeatable.")]
-Retrain = Annotated[int, typer.Option(min=0, help="Retrain that many references by the benchmark's recipe.")]
-Original = Annotated[Path | None, typer.Option(help="The model before unlearning.")]
+References = Annotated[list[Path] | None, typer.Option("--reference", help="Weights of a retrained model. Repeatable.")]
+Retrain = Annotated[int, typer.Option(min=0, help="Number of references to retrain by the benchmark's recipe.")]
+Original = Annotated[Path | None, typer.Option(help="Weights of the model before unlearning.")]
 
 
 @app.command()
@@ -49,7 +44,7 @@ def evaluate(
     original: Original = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option(help=f"A question ({', '.join(QUESTIONS)}); repeatable. Default: the cheap."),
+        typer.Option(help=f"Question: {', '.join(QUESTIONS)}. Repeatable. Default: {' and '.join(QUESTIONS[:2])}."),
     ] = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -91,16 +86,20 @@ def audit(
     reference: References = None,
     retrain: Retrain = 2,
     original: Original = None,
-    method: Annotated[str | None, typer.Option(help="How it was unlearned, if its folder does not say.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method that made the model, if its folder does not name it.")
+    ] = None,
     shadows: Annotated[
-        int, typer.Option(min=0, help="Shadow models of U-LiRA, an even number, 4 at least; 0: none.")
+        int, typer.Option(min=0, help="Number of shadow models for U-LiRA: even and at least 4, or 0 for none.")
     ] = 16,
-    out: Annotated[Path | None, typer.Option(help="Folder that keeps the shadow models, to go on later.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of shadow models and attacks.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the shadow models. The same command resumes from it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the shadow models and the attacks.")] = 0,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a saved model with everything there is, shadow models, relearning and probe included."""
+    """Attack a saved model with every attack, including shadow models, relearning and a probe."""
     from unweave.lab.audit import audit as run_audit
     from unweave.lab.audit import load_subject
 

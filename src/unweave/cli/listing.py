@@ -1,4 +1,4 @@
-"""`unweave methods` and `unweave benchmarks`: what there is."""
+"""`unweave methods` and `unweave benchmarks`: lists of both."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import AsJson, app, listing, out_console
+from unweave.cli.app import app, listing, out_console
+from unweave.cli.options import AsJson
 from unweave.lab.benchmarks import BENCHMARKS, find_benchmark
 from unweave.methods import all_methods, find_method
 
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method's settings and profiles.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a method, to show its settings and profiles.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the methods, or the settings of one."""
+    """List the methods, or show the settings of one."""
     chosen = [find_method(name)] if name else list(all_methods().values())
     if as_json:
         content = [
@@ -26,7 +27,7 @@ def methods(
                 "summary": method.summary,
                 "needs": method.needs,
                 "profiles": {profile: dict(values) for profile, values in method.profiles.items()},
-                "settings": method.settings.describe(),
+                "settings": method.describe(),
             }
             for method in chosen
         ]
@@ -37,7 +38,7 @@ def methods(
         return
     method = chosen[0]
     out_console.print(f"{method.name}: {method.summary}\n", highlight=False, markup=False)
-    for row in method.settings.describe():
+    for row in method.describe():
         limits = f", {row['limits']}" if row["limits"] else ""
         typer.echo(f"{row['name']} = {row['default']}  ({row['type']}{limits})\n    {row['help']}")
         if row["search"]:
@@ -49,10 +50,10 @@ def methods(
 
 @app.command()
 def benchmarks(
-    name: Annotated[str | None, typer.Argument(help="Show this benchmark's recipe and settings.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a benchmark, to show its recipe and settings.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the benchmarks, or what one consists of."""
+    """List the benchmarks, or show the recipe and settings of one."""
     if name is None:
         if as_json:
             typer.echo(json.dumps([{"name": entry.name, "summary": entry.summary} for entry in BENCHMARKS.values()]))

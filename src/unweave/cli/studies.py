@@ -1,4 +1,4 @@
-"""`unweave study`, `unweave studies` and `unweave report`: many runs, one page."""
+"""`unweave study` and `unweave studies`: many runs in one folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.app import (
+from unweave.cli.app import app, err_console, listing, out_console, say, stop
+from unweave.cli.options import (
     AsJson,
     BenchmarkName,
     Compile,
@@ -20,33 +21,18 @@ from unweave.cli.app import (
     Small,
     Track,
     Tuned,
-    app,
+    Workers,
     chosen_options,
-    err_console,
-    listing,
-    out_console,
     pairs,
-    say,
-    stop,
     words,
 )
 from unweave.errors import RunError, UsageError
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
-from unweave.lab.report import (
-    Group,
-    Results,
-    accuracy_table,
-    compare,
-    grid_table,
-    grids,
-    label,
-    read_results,
-    write_report,
-)
+from unweave.lab.report import Group, Results, accuracy_table, label
 from unweave.lab.study import (
     PRESETS,
     Cell,
-    Progress,
+    CellProgress,
     Store,
     describe_preset,
     each_once,
@@ -59,54 +45,62 @@ from unweave.lab.study import (
     run_workers,
 )
 
-WIDEST = 10_000  # columns of a terminal, to measure a table without its bounds
+NamedStudy = Annotated[
+    str | None,
+    typer.Argument(metavar="STUDY", help="Name of a study (see `unweave studies`), or all. Default: comparison."),
+]
+StudyFolder = Annotated[Path, typer.Option(help="Folder of the study. The same command resumes it.")]
+MethodNames = Annotated[
+    str | None,
+    typer.Option(help="Names of methods, joined by commas, or all, instead of a named study."),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, …")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="First seed, if the seeds before it run elsewhere.")]
+Profiles = Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")]
+Grid = Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try. Repeatable.")]
+Adjacency = Annotated[
+    str,
+    typer.Option(
+        help="How adjacent data is chosen, joined by commas: classes, neighbours, remote-to-adjacent:SHARE, "
+        "adjacent-to-remote:SHARE."
+    ),
+]
+WatchStudy = Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets during the runs.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Start nothing after this time, and stop at a checkpoint."),
+]
+KeepModels = Annotated[
+    str,
+    typer.Option(
+        help="Weights to keep after the comparison: all, originals (with retrained models, which cells added later are "
+        "compared with), or none."
+    ),
+]
+OriginalsOf = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of another study. Use its original models instead of training new ones."),
+]
 
 
 @app.command()
 def study(
     benchmark: BenchmarkName,
-    out: Annotated[Path, typer.Option(help="The study's folder; the same command goes on where it stopped.")],
-    named: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="STUDY", help="A name from `unweave studies`, or all of them: all. Default: comparison."
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Instead of a named study: names from `unweave methods`, joined by commas, or all."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, …")] = 3,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first of them, where others are run elsewhere.")] = 0,
-    profiles: Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")] = "",
+    out: StudyFolder,
+    named: NamedStudy = None,
+    methods: MethodNames = None,
+    seeds: Seeds = 3,
+    first_seed: FirstSeed = 0,
+    profiles: Profiles = "",
     tuned: Tuned = None,
-    grid: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try; repeatable.")
-    ] = None,
-    adjacency: Annotated[
-        str,
-        typer.Option(
-            help="By classes, neighbours, remote-to-adjacent:SHARE, adjacent-to-remote:SHARE; several: with commas."
-        ),
-    ] = "classes",
-    watch: Annotated[bool, typer.Option("--watch", help="Log accuracies while the methods work.")] = False,
+    grid: Grid = None,
+    adjacency: Adjacency = "classes",
+    watch: WatchStudy = False,
     track: Track = "",
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Begin nothing after this time, and stop at a checkpoint."),
-    ] = None,
-    keep_models: Annotated[
-        str,
-        typer.Option(
-            help="Whose weights stay once they are compared: all, originals (and retrained models: cells that are "
-            "added later are compared with them), or none."
-        ),
-    ] = "all",
-    originals: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Another study's folder: its originals are taken, instead of trained anew."),
-    ] = None,
+    workers: Workers = 1,
+    time_limit: TimeLimit = None,
+    keep_models: KeepModels = "all",
+    originals: OriginalsOf = None,
     data: DataFolder = None,
     options: Options = None,
     small: Small = False,
@@ -115,16 +109,13 @@ def study(
     compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Run a named study, or methods × seeds, on a benchmark into one folder. Can be stopped and started again.
+    """Run a named study, or methods × seeds, on a benchmark into one folder.
 
-    Several studies may share a folder: cells that they have in common are run once.
+    The same command resumes a study that was stopped. Several studies may share a folder; their common cells run once.
     """
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
-    if tuned is not None and (profile := profile_of_folder(tuned)) not in words(profiles):
-        raise UsageError(
-            f"{tuned} has settings of the profile {profile}, which nothing here would take: the profiles asked for are "
-            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
-        )
+    if tuned is not None:
+        _require_profile(tuned, profiles)
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
     cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
@@ -137,7 +128,7 @@ def study(
         "time_limit": time_limit,
         "track": words(track),
         "originals": originals,
-        "progress": lambda store: Progress(store, cells, workers=workers, show=None, write=say),
+        "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
     }
     try:
         if workers > 1:
@@ -145,12 +136,21 @@ def study(
         else:
             store = run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
-        stop("Stopped. What is done is kept; the same command goes on.")
+        stop("Stopped. Finished work is kept. Run the same command to resume.")
     _show(store, cells, as_json=as_json)
 
 
+def _require_profile(tuned: Path, profiles: str) -> None:
+    """Raise if no profile asked for uses the folder of tuned settings."""
+    if (profile := profile_of_folder(tuned)) not in words(profiles):
+        raise UsageError(
+            f"{tuned} has settings of the profile {profile}, but the profiles asked for are "
+            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
+        )
+
+
 def _axes(texts: list[str]) -> dict[str, list[str]]:
-    """Return the values to try of each setting; one that is given twice has the values of both."""
+    """Return the values to try for each setting. If a setting is given twice, all its values count."""
     axes: dict[str, list[str]] = {}
     for text in texts:
         for key, values in pairs([text]).items():
@@ -166,18 +166,16 @@ def _asked_for(
     own: dict[str, Any],
     every: dict[str, Any],
 ) -> tuple[list[Cell], dict[str, Any]]:
-    """Return the cells that the command asks for, and what its named studies say of themselves.
+    """Return the cells that the command asks for, and descriptions of its named studies.
 
-    What is in ``own`` a named study says itself; ``every`` holds for these, too.
+    ``own`` holds what a named study sets itself. ``every`` applies to named studies, too.
     """
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
         return plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every), {}
     named = named or "comparison"
     if of_own:
-        raise UsageError(
-            f"The study {named!r} says itself which cells it has: leave --methods, --grid, --adjacency out."
-        )
+        raise UsageError(f"The study {named!r} sets its own cells. Leave --methods, --grid and --adjacency out.")
     cells: list[Cell] = []
     presets = {}
     for preset in find_presets(named):
@@ -191,7 +189,7 @@ def _asked_for(
 
 
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
-    """Print the table, what failed, and what is still to do."""
+    """Print the table, the failed cells, and how many cells are left."""
     groups = {cell: Group(cell.method, profile_of(cell), cell.variant) for cell in cells}
     rows: dict[str, list[Any]] = {}
     for cell, group in groups.items():
@@ -212,9 +210,9 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     compare = store.not_compared(cells)
     if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
         rest = f", {len(compare)} of them not compared with the retrained models yet" if compare else ""
-        say(f"{done} of {len(cells)} cells are done{rest}. The same command goes on.")
+        say(f"{done} of {len(cells)} cells are done{rest}. Run the same command to continue.")
     if failed:
-        raise RunError(f"{len(failed)} of {len(cells)} cells failed; the others are in {store.table}.")
+        raise RunError(f"{len(failed)} of {len(cells)} cells failed. The others are in {store.table}.")
 
 
 @app.command()
@@ -223,56 +221,5 @@ def studies(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([{"name": preset.name, "summary": preset.summary} for preset in PRESETS.values()]))
         return
-    every = ("all", "All of these in one folder, each cell once.")
+    every = ("all", "All of these in one folder; common cells run once.")
     out_console.print(listing([*((preset.name, preset.summary) for preset in PRESETS.values()), every]))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `unweave study` wrote.")],
-    against_paper: Annotated[
-        bool, typer.Option("--against-paper", help="Put the paper's printed numbers beside ours.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables, figures and one self-contained page of a study into DIR/report."""
-    done = write_report(folder, against_paper=against_paper)
-    for failure in done.failures:
-        err_console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
-    if as_json:
-        typer.echo(json.dumps({"page": str(done.page), "verdict": done.verdict, "failed": list(done.failures)}))
-        return
-    out_console.print(done.verdict, highlight=False, markup=False)
-    out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
-
-
-@app.command("compare")
-def compare_studies(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders that `unweave study` wrote.")],
-    baseline: Annotated[str, typer.Option(help="The method that others are compared with.")] = "two-stage",
-    variants: Annotated[bool, typer.Option("--variants", help="Also variants, such as another goal.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for the tables (Markdown, LaTeX, CSV) and figures.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare methods over several studies, such as one for each class to forget: intervals and paired tests."""
-    studies = [read_results(folder) for folder in folders]
-    found = compare(studies, baseline=baseline, variants=variants)
-    tables = grids(found)
-    if out is not None:
-        from unweave.lab.report import write_comparison  # slow to import
-
-        write_comparison(found, studies, out)
-    if as_json:
-        typer.echo(json.dumps({"studies": found.studies, **{grid.name: grid.records for grid in tables}}))
-        return
-    for grid in tables:
-        table = grid_table(grid)
-        needed = out_console.measure(table, options=out_console.options.update(max_width=WIDEST)).minimum
-        if needed > out_console.width:  # a number must not be cut
-            table.width = needed
-        out_console.print(table, crop=False)
-        out_console.print()
-    if out is not None:
-        out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)

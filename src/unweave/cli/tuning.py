@@ -12,7 +12,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from unweave.cli.app import (
+from unweave.cli.app import app, out_console, say, stop
+from unweave.cli.options import (
     AsJson,
     BenchmarkName,
     Compile,
@@ -21,11 +22,8 @@ from unweave.cli.app import (
     Options,
     Precision,
     Small,
-    app,
+    Workers,
     chosen_options,
-    out_console,
-    say,
-    stop,
     words,
 )
 from unweave.data import SUBSETS
@@ -38,18 +36,18 @@ from unweave.lab.tuning import tune as run_tuning
 @app.command()
 def tune(
     benchmark: BenchmarkName,
-    out: Annotated[Path, typer.Option(help="The tuning's folder; the same command goes on where it stopped.")],
-    methods: Annotated[str, typer.Option(help="Names from `unweave methods`, joined by commas, or all.")] = "all",
-    trials: Annotated[int, typer.Option(min=1, help="How many settings to try of each method.")] = 20,
+    out: Annotated[Path, typer.Option(help="Folder of the tuning. The same command resumes it.")],
+    methods: Annotated[str, typer.Option(help="Names of methods, joined by commas, or all.")] = "all",
+    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try for each method.")] = 20,
     goal: Annotated[
-        str, typer.Option(help="erase: forget, and keep the rest; retrain: be like a retrained model.")
+        str, typer.Option(help="Goal: erase (forget, and keep the rest) or retrain (behave like a retrained model).")
     ] = "erase",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what is held out, of training and of the search.")] = SEED,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds judge each trial; the mean counts.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out data, of training and of the search.")] = SEED,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds that judge each trial. The mean counts.")] = 1,
+    workers: Workers = 1,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Begin no trial after this time; training is left, too."),
+        typer.Option(min=0, metavar="SECONDS", help="Start no trial after this time, and stop training too."),
     ] = None,
     data: DataFolder = None,
     options: Options = None,
@@ -59,9 +57,9 @@ def tune(
     compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Tune methods: as many trials each, judged on a fifth of the training data that is held out, never on test data.
+    """Tune methods with equally many trials each, judged on a held-out fifth of the training data, never on test data.
 
-    The best settings become the benchmark's profile `tuned`: --profiles tuned --tuned FOLDER.
+    The best settings become the benchmark's profile `tuned`. Use it with --profiles tuned --tuned FOLDER.
     """
     how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
     try:
@@ -79,7 +77,7 @@ def tune(
             write=say,
         )
     except KeyboardInterrupt:
-        stop("Stopped. What is done is kept; the same command goes on.")
+        stop("Stopped. Finished work is kept. Run the same command to resume.")
     left, asked = sum(done.left().values()), trials * len(done.searches)
     if as_json:
         best = done.best["methods"] if done.best else {}
@@ -90,16 +88,16 @@ def tune(
         use = _use(benchmark, list(done.best["methods"]), goal=goal, out=out, more=chosen, data=data)
         out_console.print(f"\nUse it: {use}", highlight=False, markup=False, soft_wrap=True)
     if left:
-        say(f"{asked - left} of {asked} trials are done. The same command goes on.")
+        say(f"{asked - left} of {asked} trials are done. Run the same command to continue.")
     elif not done.best:
         say(
-            f"No settings are chosen: {out} also holds methods with another number of trials, which would not be fair. "
-            "Give all of them as many with --trials."
+            f"No settings were chosen: {out} also holds methods with another number of trials, so a comparison would "
+            "be unfair. Give all methods the same number with --trials."
         )
 
 
 def _use(benchmark: str, methods: list[str], *, goal: str, out: Path, more: list[str], data: str | None) -> str:
-    """Return a command that runs what was tuned, beside the references, as it stands."""
+    """Return the command that runs the tuned methods and the references."""
     every = set(methods) >= set(tuned_methods(["all"]))
     given = [*(["--data", data] if data else []), *more]
     given += [] if every else ["--methods", ",".join([*REFERENCES, *methods])]
@@ -108,14 +106,14 @@ def _use(benchmark: str, methods: list[str], *, goal: str, out: Path, more: list
 
 
 def _table(best: dict[str, Any]) -> Table:
-    """Return the quality of every method beside what finding it cost. It fits 80 columns."""
+    """Return a table of every method's score and of the cost of its trials. It fits 80 columns."""
     table = Table(
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
-        caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the chosen "
-        "settings, the latter's accuracy in %, all on held-out training data; and what all trials cost",
+        caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the tuned "
+        "settings, accuracy in % of the tuned ones, all on held-out training data; and the cost of all trials",
         caption_justify="left",
     )
     for name in ("method", "default", "tuned", *SUBSETS, "failed", "time", "gradients"):

@@ -1,13 +1,30 @@
-"""From a data set to a batch: the partition, samples, columns, labels, loading, padding, neighbours."""
+"""From a data set to batches: the partition, samples, columns, labels, loading, padding and neighbours.
 
-from unweave.data.labels import Data, class_labels, labels_of, require_classes, require_known_labels
-from unweave.data.lengths import settle_padding
-from unweave.data.loading import Ahead, Order, to_device
+>>> import torch
+>>> inputs, labels = torch.arange(12.0).view(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])
+>>> partition = Partition((inputs, labels), forget=[0], adjacent=[1, 2], remote=[3, 4, 5])
+>>> rows = torch.as_tensor(partition["forget"])
+>>> labels_of((inputs[rows], labels[rows]))
+tensor([0])
+>>> nearest(inputs[:1], inputs[1:], k=1)  # squared distances, and positions
+(tensor([[8.]]), tensor([[0]]))
+"""
+
+from unweave.data.labels import (
+    Data,
+    as_groups,
+    class_labels,
+    labels_of,
+    plain_labels,
+    require_classes,
+    require_known_labels,
+)
+from unweave.data.loading import Ahead, Order
 from unweave.data.neighbours import adjacency_scores, nearest
-from unweave.data.padding import by_length
+from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
-from unweave.data.samples import Batch, Collate, Samples, as_keep_data
-from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of
+from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
+from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
     "EVERY",
@@ -15,13 +32,16 @@ __all__ = [
     "SUBSETS",
     "Ahead",
     "Batch",
+    "Check",
     "Collate",
     "Data",
     "Indices",
+    "KeepData",
     "Order",
     "Partition",
     "Samples",
     "adjacency_scores",
+    "as_groups",
     "as_keep_data",
     "by_length",
     "class_labels",
@@ -29,11 +49,12 @@ __all__ = [
     "join",
     "labels_of",
     "map_tensors",
+    "may_cut",
     "nearest",
+    "plain_labels",
     "positions_of",
     "require_classes",
     "require_known_labels",
-    "settle_padding",
     "shapes",
     "tensors_of",
     "to_device",

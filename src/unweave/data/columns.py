@@ -1,4 +1,4 @@
-"""What a user may give as a data set, and how its samples become a batch where nothing else is said."""
+"""The data sets that a user may pass, and the default way to stack their samples into a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
-from unweave.data.labels import Data, as_labels, labels_of
+from unweave.data.labels import Data, as_labels, labels_of, without_index
 from unweave.data.trees import map_tensors
 from unweave.errors import UsageError
 
@@ -22,7 +22,7 @@ class Columns:
         self.data = data
         lengths = {len(column) for column in (data.values() if isinstance(data, Mapping) else data)}
         if len(lengths) != 1:
-            raise UsageError(f"All tensors must have the same length; these have {sorted(lengths)}.")
+            raise UsageError(f"All tensors must have the same length, but these have the lengths {sorted(lengths)}.")
         self.length = lengths.pop()
 
     def __len__(self) -> int:
@@ -38,16 +38,17 @@ class Columns:
 
 
 def as_dataset(data: Any) -> Any:
-    """Return what was given as a data set with len() and indexing: whole tensors as `Columns`, others as they are."""
+    """Return a data set with ``len()`` and indexing: whole tensors become `Columns`, the rest stays as it is."""
     if isinstance(data, IterableDataset):
-        raise UsageError("An iterable data set has no positions. Pass a map-style data set.")
+        raise UsageError("An iterable data set cannot be indexed. Pass a map-style data set.")
     if isinstance(data, TensorDataset):
-        if len(data.tensors) != 2:
+        tensors = without_index(data.tensors) if _has_index(data.tensors) else data.tensors
+        if len(tensors) != 2:
             raise UsageError(
-                f"A TensorDataset must hold two tensors, inputs and labels; this one holds {len(data.tensors)}. For "
-                "several inputs, pass a mapping from the names of the model's arguments to tensors, with 'labels'."
+                f"A TensorDataset must hold two tensors, inputs and labels, but this one holds {len(data.tensors)}. "
+                "For several inputs, pass a mapping from the model's argument names to tensors, including 'labels'."
             )
-        data = data.tensors
+        data = tensors
     if isinstance(data, tuple | list) and len(data) == 2 and _are_columns(data):
         return Columns((_tensor("inputs", data[0]), as_labels(data[1])))
     if isinstance(data, Mapping) and _are_columns([*data.values()]):
@@ -55,25 +56,30 @@ def as_dataset(data: Any) -> Any:
         return Columns({**columns, "labels": labels_of(data)})
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise UsageError(
-            f"A data set needs len() and indexing; {type(data).__name__} has not both. Pass a map-style torch "
+            f"A data set needs len() and indexing, but {type(data).__name__} lacks one of them. Pass a map-style torch "
             "data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
         )
     return data
 
 
+def _has_index(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether the last of three tensors numbers the samples."""
+    return len(tensors) == 3 and tensors[2].ndim == 1 and len(tensors[2].unique()) == len(tensors[2])
+
+
 def _are_columns(data: Sequence[Any]) -> bool:
-    """Tell whether these are whole columns: tensors or arrays, of which one may be a list, as labels often are."""
+    """Tell whether these are whole columns: tensors or arrays, and perhaps lists, as labels often are."""
     whole = [isinstance(column, Tensor | np.ndarray) or _is_series(column) for column in data]
     return any(whole) and all(is_whole or isinstance(c, list | tuple) for is_whole, c in zip(whole, data, strict=True))
 
 
 def _is_series(column: Any) -> bool:
-    """Tell whether it is a column of pandas, without importing that."""
+    """Tell whether this is a pandas column, without importing pandas."""
     return type(column).__module__.partition(".")[0] == "pandas" and getattr(column, "ndim", 0) == 1
 
 
 def label_column(dataset: Any) -> str | None:
-    """Hugging Face data sets hold labels in a column that is read without decoding the inputs."""
+    """Return the name of a Hugging Face data set's label column, which can be read without decoding the inputs."""
     names = getattr(dataset, "column_names", None)
     if not isinstance(names, list) or getattr(dataset, "format", {}).get("type") == "custom":
         return None
@@ -81,9 +87,9 @@ def label_column(dataset: Any) -> str | None:
 
 
 def stacked(samples: list[Any]) -> Any:
-    """Stack samples; in mappings, call ``label`` ``labels`` and leave text out, as Hugging Face collators do."""
+    """Stack samples. In mappings, rename ``label`` to ``labels`` and drop text, as Hugging Face collators do."""
     if isinstance(samples[0], Mapping):
-        named = ("labels",) if "labels" in samples[0] else ("label",)  # texts there are refused, not left out
+        named = ("labels",) if "labels" in samples[0] else ("label",)  # text in the labels is an error
         names = [name for name, value in samples[0].items() if name in named or not isinstance(value, str | bytes)]
         samples = [
             {"labels" if name == "label" else name: _tensor(name, sample[name]) for name in names} for sample in samples
@@ -92,8 +98,8 @@ def stacked(samples: list[Any]) -> Any:
         return default_collate(samples)
     except (RuntimeError, TypeError) as error:
         raise UsageError(
-            f"The samples cannot be stacked into a batch ({error}). Give every sample one shape with a "
-            "transform, or pass collate= to Split (for text: the tokenizer's padding collator)."
+            f"The samples cannot be stacked into a batch ({error}). Give all samples the same shape with a "
+            "transform, or pass collate= to Split (for text, the tokenizer's padding collator)."
         ) from error
 
 
@@ -101,11 +107,11 @@ def _tensor(name: str, value: Any) -> Any:
     if _is_series(value):
         value = np.array(value)
     if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
-        value = value.copy()  # torch has no negative strides
+        value = value.copy()  # torch does not support negative strides
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"Column {name!r} holds {type(value).__name__}, which is no tensor. Convert it with a transform "
+            f"Column {name!r} holds {type(value).__name__}, which cannot become a tensor. Convert it with a transform "
             "(for images: to a tensor) or remove the column."
         ) from error

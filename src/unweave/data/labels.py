@@ -1,4 +1,4 @@
-"""The labels of a batch: whole numbers, the classes from 0 on."""
+"""The labels of a batch: whole numbers that count the classes from 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unweave.errors import UsageError
 
-Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"  # what the model is trained on: a pair, or with "labels"
+Data: TypeAlias = "tuple[Any, Tensor] | Mapping[str, Any]"  # a batch: (inputs, labels), or a mapping with "labels"
 
 
 def labels_of(data: Data) -> Tensor:
@@ -23,21 +23,29 @@ def labels_of(data: Data) -> Tensor:
     labels: Any
     if isinstance(data, Mapping):
         if "labels" not in data:
-            raise UsageError(f"A mapping batch needs the key 'labels'; it has {sorted(data)}.")
+            raise UsageError(f"A batch that is a mapping needs the key 'labels', but it has {sorted(data)}.")
         labels = data["labels"]
     elif isinstance(data, Sequence) and len(data) == 2:
         labels = data[1]
     else:
         raise UsageError(
-            f"A sample must be a pair (inputs, labels) or a mapping with 'labels', not {type(data).__name__}."
+            f"A sample must be a pair (inputs, labels) or a mapping with the key 'labels', not {type(data).__name__}."
         )
     return as_labels(labels)
 
 
+def without_index(data: Any) -> Any:
+    """Return a batch of (inputs, labels, index) without the index, which some data sets give; others as they are."""
+    is_triple = isinstance(data, tuple | list) and len(data) == 3
+    if is_triple and isinstance(data[2], Tensor) and data[2].ndim == 1 and not data[2].is_floating_point():
+        return type(data)(data[:2])
+    return data
+
+
 def as_labels(labels: Any) -> Tensor:
-    """Return labels as a tensor, or say what they are instead of numbers."""
-    if hasattr(labels, "to_numpy"):  # a column of pandas
-        labels = labels.to_numpy(copy=True)  # which torch may write to
+    """Return labels as a tensor. Raise a `UsageError` that names their type if they are not numbers."""
+    if hasattr(labels, "to_numpy"):  # a pandas column
+        labels = labels.to_numpy(copy=True)  # a copy, because torch may write to it
     try:
         return torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -46,7 +54,7 @@ def as_labels(labels: Any) -> Tensor:
 
 
 def class_labels(labels: Tensor) -> Tensor:
-    """Return labels of any whole-number type, or of yes and no, as torch wants the numbers of classes.
+    """Return whole-number or boolean labels as 64-bit integers, the type that torch needs for classes.
 
     >>> class_labels(torch.tensor([True, False]))
     tensor([1, 0])
@@ -56,16 +64,38 @@ def class_labels(labels: Tensor) -> Tensor:
     return labels.long()
 
 
+def plain_labels(labels: Tensor) -> Tensor:
+    """Return labels as tasks take them: yes and no, and whole numbers of any type, as 64-bit whole numbers.
+
+    >>> plain_labels(torch.tensor([True, False])), plain_labels(torch.tensor([0.5]))
+    (tensor([1, 0]), tensor([0.5000]))
+    """
+    if labels.is_complex():
+        raise UsageError(f"Labels must be numbers, not {labels.dtype}.")
+    return labels if labels.is_floating_point() else labels.long()
+
+
+def as_groups(labels: Tensor) -> Tensor:
+    """Return one whole number per sample that is the same for equal labels. Amounts are all one group.
+
+    >>> as_groups(torch.tensor([[1, 0], [0, 1], [1, 0]]))
+    tensor([1, 0, 1])
+    """
+    if labels.is_floating_point() and not bool(((labels == 0) | (labels == 1)).all()):
+        return torch.zeros(len(labels), dtype=torch.long)
+    return plain_labels(labels).long() if labels.ndim == 1 else labels.unique(dim=0, return_inverse=True)[1]
+
+
 def require_classes(classes: int) -> None:
-    """Refuse a model with a single output, as some make for two classes."""
+    """Raise a `UsageError` for a model with a single output, which some use for two classes."""
     if classes < 2:
         raise UsageError(
-            "The model gives one number per sample, and one for each class is needed: two outputs for two classes."
+            "The model returns one number per sample, but it needs one output per class: two outputs for two classes."
         )
 
 
 def require_known_labels(labels: Tensor, rows: Tensor, classes: int) -> None:
-    """Refuse labels that a model with so many classes has no logit for."""
+    """Raise a `UsageError` if a label has no logit in a model with so many classes."""
     labels = class_labels(labels)
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):

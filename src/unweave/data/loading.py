@@ -1,4 +1,4 @@
-"""Where samples wait until a batch needs them: on the device if they fit, else read ahead by worker processes."""
+"""Samples for the next batches: kept on the device if they fit, otherwise read ahead by worker processes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from unweave.data.padding import token_lengths, trimmed
-from unweave.data.trees import map_tensors, shapes, tensors_of
+from unweave.data.trees import map_tensors, shapes, tensors_of, to_device
 from unweave.errors import UsageError
 from unweave.runtime import own_random_numbers, seed_host
 
 Read: TypeAlias = Callable[[Tensor], Any]
-Order: TypeAlias = "tuple[Tensor, int | None]"  # positions of a batch; the seed of its random transforms, if it has any
+Order: TypeAlias = "tuple[Tensor, int | None]"  # the positions of a batch, and the seed of its transforms, if any
 
-MOST_WORKERS = 4  # for each stream of batches, of which a phase has up to three
-CHUNK = 1024  # samples read at a time onto a shelf
+MOST_WORKERS = 4  # per stream of batches; a phase has up to three streams
+CHUNK = 1024  # samples that a shelf reads at a time
 
 
 class Shelf:
-    """Samples kept on a device under their positions, as they are stored: bytes stay bytes."""
+    """Samples kept on a device by position, in the type in which they are stored: bytes stay bytes."""
 
     def __init__(self, read: Read, count: int, device: torch.device, *, whole: Any = None, workers: int = 0) -> None:
         self.read, self.count, self.device, self.workers = read, count, device, workers
-        self.there = torch.zeros(count, dtype=torch.bool)  # on the host, like the decision what to read
+        self.there = torch.zeros(count, dtype=torch.bool)  # on the host, where it is decided what to read
         self.data: Any = None
-        self.lengths: Tensor | None = token_lengths(whole)  # on the host too: a batch is cut without asking the device
-        if whole is not None:  # already tensors: move them as they are
+        self.lengths: Tensor | None = token_lengths(whole)  # on the host too: trimming does not wait for the device
+        if whole is not None:  # these are tensors already, so move them at once
             self.data = to_device(whole, device)
-            self.there = _are_finite(self.data, count).cpu()  # others are read, and refused, if they are asked for
+            self.there = _are_finite(self.data, count).cpu()  # the others raise an error when they are read
 
     def add(self, rows: Tensor) -> bool:
-        """Read what is not here yet; tell whether samples have one shape, so that they can be kept."""
+        """Read the samples that are missing. Return False if they cannot be kept, because shapes or types differ."""
         rows = rows.cpu()
         new = rows[~self.there[rows]]
         if len(new) == 0:
@@ -61,11 +61,11 @@ class Shelf:
         return True
 
     def has(self, rows: Tensor) -> bool:
-        """Tell whether the samples at these positions, given on the host, are all here."""
+        """Tell whether all samples at these positions are here. The positions are on the host."""
         return bool(self.there[rows].all())
 
     def take(self, rows: Tensor, longest: int | None = None) -> Any:
-        """Return the samples at these positions, which must be on the device; padding beyond ``longest`` is cut."""
+        """Return the samples at these positions, which are on the device. Trim padding beyond ``longest``."""
         kept = self.data if longest is None else trimmed(self.data, longest)
         return map_tensors(lambda tensor: tensor[rows], kept)
 
@@ -74,7 +74,7 @@ class Shelf:
 
 
 class _BatchReader(Dataset[Any]):
-    """Reads one batch for an order. The same order gives the same batch in any process."""
+    """Reads the batch of an order. The same order gives the same batch in every process."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
@@ -89,7 +89,7 @@ class _BatchReader(Dataset[Any]):
 
 
 class _Orders(Sampler[Any]):
-    """Orders as a sampler: without a length, for they may be endless."""
+    """Orders as a sampler. It has no length, because orders may be endless."""
 
     def __init__(self, orders: Iterable[Order]) -> None:
         self.orders = orders
@@ -99,7 +99,7 @@ class _Orders(Sampler[Any]):
 
 
 def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> Iterator[Any]:
-    """Yield a batch for each order; ``workers`` processes read ahead, in pinned memory if the device is a GPU."""
+    """Yield a batch for each order. ``workers`` processes read ahead, into pinned memory if ``pinned``."""
     if workers == 0:
         reader = _BatchReader(read)
         return (reader[order] for order in orders)
@@ -109,18 +109,18 @@ def stream(read: Read, orders: Iterable[Order], workers: int, pinned: bool) -> I
         sampler=_Orders(orders),
         num_workers=workers,
         pin_memory=pinned,
-        generator=torch.Generator(),  # or a seed for the processes would be drawn from the caller's
+        generator=torch.Generator(),  # otherwise the loader draws a seed from the caller's generator
     )
     return iter(loader)
 
 
 class Ahead:
-    """Batches by number, read ahead as long as they are asked for one after the other.
+    """Batches by number, read ahead as long as they are requested in sequence.
 
-    With a ``period``, the orders repeat themselves after so many: what follows the last is the first again.
+    With a ``period``, the orders repeat after that many batches, so the first batch follows the last.
 
-    Nothing that is given to it may refer to it: its processes end in good order when the last reference is gone, but
-    take long to end when the garbage collector finds them.
+    The arguments must not refer back to this object. Without such a cycle its processes end as soon as the last
+    reference to it is gone; in a cycle, the garbage collector takes long to end them.
     """
 
     def __init__(
@@ -142,32 +142,21 @@ class Ahead:
 
 
 def worker_count(device: torch.device, dataset: Any, collate: Any) -> int:
-    """Return how many processes should read a data set: some beside a GPU, none where the CPU computes itself."""
+    """Return how many processes read a data set: some for a GPU, none if the CPU computes itself."""
     if device.type != "cuda" or not _travels((dataset, collate)):
         return 0
     return min(MOST_WORKERS, (os.cpu_count() or 1) - 1)
 
 
 def _travels(given: Any) -> bool:
-    """Tell whether something can be given to another process, however that is started."""
+    """Tell whether an object can be passed to a new process."""
     if torch.multiprocessing.get_start_method() == "fork":
         return True
     try:
         pickle.dumps(given)
-    except Exception:  # whatever a data set's own pickling raises
+    except Exception:  # the data set's own pickling may raise anything
         return False
     return True
-
-
-def to_device(data: Any, device: torch.device) -> Any:
-    """Copy every tensor of a batch to a device without waiting for what the device is doing."""
-
-    def copy(tensor: Tensor) -> Tensor:
-        if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True)
-
-    return map_tensors(copy, data)
 
 
 def _types(data: Any) -> list[torch.dtype]:
@@ -175,7 +164,7 @@ def _types(data: Any) -> list[torch.dtype]:
 
 
 def _are_finite(data: Any, count: int) -> Tensor:
-    """Tell of each sample whether all of its numbers are finite."""
+    """Return for each sample whether all of its numbers are finite."""
     whole = [tensor for tensor in tensors_of(data) if tensor.is_floating_point()]
     fine = torch.ones(count, dtype=torch.bool, device=whole[0].device if whole else None)
     for tensor in whole:
@@ -188,5 +177,5 @@ def _require_finite(data: Any, rows: Tensor) -> None:
     if bad.any():
         raise UsageError(
             f"{int(bad.sum())} samples hold NaN or infinite values (first: sample {int(rows[bad][0])}). "
-            "Repair or leave them out before unlearning."
+            "Repair or remove them before unlearning."
         )

@@ -1,4 +1,4 @@
-"""Nearest neighbours by chunked matrix products, never by an n × n matrix."""
+"""Nearest neighbours, found by matrix products in chunks, without an n × n matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unweave.runtime import exchange, processes
 
 
 def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tuple[Tensor, Tensor]:
-    """Return the k nearest points of every query: squared Euclidean distances, and positions in ``points``.
+    """Return the squared Euclidean distances of the k nearest points of every query, and their positions in ``points``.
 
     Memory grows with ``chunk``², not with queries × points.
 
@@ -19,8 +19,8 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
             [2, 1]])
     """
     if not isinstance(k, int) or not 1 <= k <= len(points):
-        raise UsageError(f"k is {k}, but must be between 1 and the {len(points)} samples to choose from.")
-    # Centred features keep the cancellation in |q|² − 2qp + |p|² small.
+        raise UsageError(f"k is {k}, but must be from 1 to {len(points)}, the number of samples to choose from.")
+    # With centred features, |q|² − 2qp + |p|² loses fewer digits to cancellation.
     centre = points.mean(dim=0)
     queries, points = queries - centre, points - centre
     rows = max(1, chunk * chunk // 4 // max(1, min(chunk, len(points))))
@@ -40,7 +40,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
 
 
 def adjacency_scores(forget: Tensor, retained: Tensor, k: int) -> Tensor:
-    """Return how often each retained sample is among the k nearest of a forget sample (the paper's rule)."""
+    """Return how often each retained sample is among the k nearest neighbours of a forget sample (the paper's rule)."""
     part = processes.part_of(len(forget))
     positions = exchange.gathered(nearest(part.rows(forget) if part else forget, retained, k)[1], part)
     return torch.bincount(positions.flatten(), minlength=len(retained))

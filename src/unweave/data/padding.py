@@ -1,24 +1,33 @@
-"""Padding of token batches: cut to the longest sentence of the batch, or of each of its pieces."""
+"""Cut the padding of token batches to the longest sentence of the batch, or of each of its pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unweave.data.trees import has_one_each, map_tensors, shapes
+from unweave.data.labels import Data
+from unweave.data.trees import has_one_each, map_tensors, shapes, to_device
+from unweave.runtime import reading
+
+if TYPE_CHECKING:
+    from unweave.data.samples import Samples
 
 MASK = "attention_mask"
 TOKENS = (MASK, "input_ids", "token_type_ids", "position_ids", "special_tokens_mask")  # one column for each token
 Length = TypeVar("Length", int, Tensor)
-MULTIPLE = 16  # lengths are rounded up: kernels like it, and compiled code sees few shapes
+FEW = 16  # samples to choose the shortest from, for the check
+ROUNDING = 1e-3  # tolerance in float32; its square root for lower precision
+_TRIED: WeakKeyDictionary[Any, WeakKeyDictionary[nn.Module, bool]] = WeakKeyDictionary()  # by samples and model
+MULTIPLE = 16  # lengths are rounded up: kernels run faster, and compiled code sees fewer shapes
 
 
 def token_lengths(data: Any) -> Tensor | None:
-    """Return the place after the last token of every sample, or None where there is no attention mask.
+    """Return the length of every sample up to its last token, or None without an attention mask.
 
     >>> token_lengths({"attention_mask": torch.tensor([[1, 1, 0], [1, 0, 0]]), "labels": torch.tensor([0, 1])})
     tensor([2, 1])
@@ -33,8 +42,8 @@ def token_lengths(data: Any) -> Tensor | None:
 def trimmed(data: Any, longest: int) -> Any:
     """Return a batch without the columns that are padding in every sample, given the longest sample's length.
 
-    Where something else than tokens is as wide as the attention mask, nothing is cut: it may be a table of numbers.
-    Some columns are left even where no sample has a token.
+    Nothing is cut if an entry other than tokens is as wide as the attention mask: it may be a table of numbers.
+    Some columns remain even if no sample has a token.
 
     >>> trimmed({"attention_mask": torch.ones(1, 40), "labels": torch.ones(1)}, 17)["attention_mask"].shape
     torch.Size([1, 32])
@@ -52,9 +61,9 @@ def trimmed(data: Any, longest: int) -> Any:
 
 
 def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
-    """Take a batch apart by the lengths of its sentences: places in the batch, and a piece without their padding.
+    """Split a batch by sentence length: places in the batch, and a piece with less padding.
 
-    Nothing comes back where fewer tokens than it is ``worth`` would be spared, or none may be cut.
+    The list is empty if this saves fewer than ``worth`` tokens, or if nothing may be cut.
 
     >>> mask = (torch.arange(40) < torch.tensor([[40], [3], [16]])).long()
     >>> [(places.tolist(), piece["attention_mask"].shape[1]) for places, piece in by_length({MASK: mask}, worth=48)]
@@ -75,3 +84,51 @@ def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
 
 def _rounded(length: Length) -> Length:
     return -(-length // MULTIPLE) * MULTIPLE
+
+
+def may_cut(
+    samples: Samples, model: nn.Module, run: Callable[[nn.Module, Data], Tensor], rows: Tensor, device: torch.device
+) -> bool:
+    """Check whether a model gives the same outputs without padding, so that batches may be cut to the longest sentence.
+
+    Some models ignore the attention mask, so each model is checked once on one sample. ``run`` returns the model's
+    outputs for a batch. A user's ``samples.cut_padding`` overrides the check.
+    """
+    if samples.cut_padding is not None or len(rows) == 0:
+        return bool(samples.cut_padding)
+    known = _TRIED.setdefault(samples, WeakKeyDictionary())
+    if model not in known:
+        with reading(model, device):
+            length, whole = _shortest(samples, rows.cpu())
+            cut = whole if length is None else trimmed(whole, length)
+            agrees = shapes(whole) == shapes(cut) or _agree(
+                lambda data: run(model, to_device(data, device)), whole, cut
+            )
+        known[model] = agrees
+    return known[model]
+
+
+def _shortest(samples: Samples, rows: Tensor) -> tuple[int | None, Data]:
+    """Return length and batch of the shortest of a few samples, or None and the first sample without tokens."""
+    first = samples.read(rows[:1])
+    if token_lengths(first) is None:
+        return None, first
+    some = rows[torch.linspace(0, len(rows) - 1, min(FEW, len(rows))).long()]
+    batches = [samples.read(row[None]) for row in some]
+    lengths = [token_lengths(batch) for batch in batches]
+    return min(((int(n), batch) for n, batch in zip(lengths, batches, strict=True) if n is not None), key=itemgetter(0))
+
+
+def _agree(run: Callable[[Any], Any], whole: Any, cut: Any) -> bool:
+    """Check whether a model gives the same output with and without padding, up to rounding.
+
+    Returns False if the model or its loss raises, for example because the loss needs several samples.
+    """
+    try:
+        said, again = run(whole), run(cut)
+    except Exception:  # a model of fixed length, or any error of a user's loss
+        return False
+    if not isinstance(said, Tensor) or not isinstance(again, Tensor) or said.shape != again.shape:
+        return False
+    rounding = ROUNDING if said.dtype in (torch.float32, torch.float64) else ROUNDING**0.5
+    return torch.allclose(said.float(), again.float(), rtol=rounding, atol=rounding)

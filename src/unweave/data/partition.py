@@ -1,4 +1,6 @@
-"""Which training samples to forget, which are adjacent to them, which are remote: indices, and no model.
+"""Splits: which training samples to forget, which are adjacent to them, and which are remote.
+
+A split holds indices. It needs no model.
 
 >>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
 >>> split = Partition.by_class(data, fine=[0, 0, 1, 2, 2, 3], forget="cat", names=["cat", "dog", "car", "bus"])
@@ -19,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.data.labels import as_groups
 from unweave.data.samples import Collate, Samples
 from unweave.errors import UsageError, require_type, unknown
 from unweave.storage import COUNT, LIST, TEXT, read_json, require_form, write_whole
@@ -33,14 +36,14 @@ FORMAT = {"format": "unweave-split", "version": 1}
 
 
 class Partition:
-    """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
+    """Training data in three parts: *forget*, *adjacent* (retained, entangled with it) and *remote* (the rest).
 
     ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
-    mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
-    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
-    list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
-    which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
-    forget: no kept data, and to stay forgotten (`after`).
+    mapping of tensors with ``"labels"``. Samples without random transforms may be cached after the first reading, so
+    make a new split if the data changes. ``remote=None`` means every sample that is in no other subset. ``collate``
+    turns a list of samples into a batch (for text: a padding collator). An empty subset raises an error unless
+    ``allow_empty=True``, which is meant for test data. ``forgotten`` holds the samples that the model forgot in earlier
+    requests: they are not retained data, and must stay forgotten (see `after`).
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Partition:
                         "Give each sample to one set."
                     )
 
-    # Ways to make one
+    # Constructors
 
     @classmethod
     def by_class(
@@ -95,15 +98,15 @@ class Partition:
         collate: Collate | None = None,
         allow_empty: bool = False,
     ) -> Self:
-        """Forget whole fine classes; adjacent is what shares their training label.
+        """Forget whole fine classes; adjacent samples share their training label.
 
-        ``fine`` gives the fine class of every sample, ``names`` the names of the fine classes. ``labels``
-        spares reading the training labels from the data set.
+        ``fine`` gives the fine class of every sample, ``names`` the names of the fine classes. With ``labels``
+        the training labels need not be read from the data set.
         """
         samples = Samples(dataset, collate=collate)
         fine = np.asarray(fine)
         if fine.ndim != 1:
-            raise UsageError(f"fine must be one class for each sample, not of shape {fine.shape}.")
+            raise UsageError(f"fine must hold one class per sample, but has the shape {fine.shape}.")
         if len(fine) != len(samples):
             raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
         try:
@@ -111,7 +114,7 @@ class Partition:
         except TypeError:
             raise UsageError(f"forget must be a fine class or a list of them, not {forget!r}.") from None
         codes = [_class_code(name, names, fine) for name in wanted]
-        label = np.asarray(labels) if labels is not None else samples.labels().numpy()
+        label = np.asarray(labels) if labels is not None else _groups(samples)
         if label.shape != fine.shape:
             raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
         is_forget = np.isin(fine, codes)
@@ -128,9 +131,9 @@ class Partition:
         collate: Collate | None = None,
         allow_empty: bool = False,
     ) -> Self:
-        """Forget what fulfils a condition: a mask with one boolean per sample, or a function of the sample.
+        """Forget the samples that meet a condition: a mask with one boolean per sample, or a function of the sample.
 
-        A sample that fulfils both conditions is forgotten; what fulfils neither is remote.
+        A sample that meets both conditions is forgotten. A sample that meets neither is remote.
 
         >>> data = (torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 0, 1]))
         >>> print(Partition.where(data, forget=[True, False, False], adjacent=lambda sample: int(sample[1]) == 0))
@@ -142,9 +145,9 @@ class Partition:
         return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)
 
     def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Self:
-        """Misplace a random share of the retained samples, to see how much that matters (the paper's study)."""
+        """Move a random share of retained samples to the wrong subset, to measure the effect (the paper's study)."""
         if seed < 0:
-            raise UsageError(f"seed is {seed}, but must be 0 at least.")
+            raise UsageError(f"seed is {seed}, but must be at least 0.")
         generator = np.random.default_rng(seed)
         moved = {}
         for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
@@ -163,8 +166,8 @@ class Partition:
     def after(self, *earlier: Partition) -> Self:
         """Return the split for a model from which earlier ones have been unlearned.
 
-        What they forgot is no longer kept data; it is *forgotten*, and ``two-stage`` and ``unweave`` see that it stays
-        so. Of test splits the same: what earlier ones were to forget counts as kept no more.
+        Samples that they forgot are no longer retained data: they become *forgotten*, and ``two-stage`` and ``unweave``
+        keep them forgotten. The same holds for test splits.
 
         >>> data = (torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> first, second = Partition(data, forget=[0], adjacent=[1, 2]), Partition(data, forget=[3], adjacent=[4, 5])
@@ -175,8 +178,8 @@ class Partition:
             require_type("earlier", other, Partition, "made of splits")
             if len(other.samples) != len(self.samples):
                 raise UsageError(
-                    f"An earlier split is of {len(other.samples)} samples, but this one of {len(self.samples)}. "
-                    "They must be of one data set."
+                    f"An earlier split has {len(other.samples)} samples, but this one has {len(self.samples)}. "
+                    "Both must be made from the same data set."
                 )
         gone = np.unique(
             np.concatenate([self.forgotten, *(other[name] for other in earlier for name in ("forget", "forgotten"))])
@@ -185,7 +188,7 @@ class Partition:
         kept = (np.setdiff1d(self[name], gone) for name in RETAINED)
         return type(self)(self.samples, self.forget, *kept, forgotten=gone, allow_empty=self.allow_empty)
 
-    # What it knows
+    # Subsets and indices
 
     def __getitem__(self, subset: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         if subset not in EVERY:
@@ -195,21 +198,21 @@ class Partition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its subsets; *forgotten* is one where earlier requests forgot something."""
+        """The names of the subsets. *forgotten* is included if earlier requests forgot samples."""
         return EVERY if len(self.forgotten) else SUBSETS
 
     @property
     def to_forget(self) -> tuple[str, ...]:
-        """The names of the subsets that the model must not know: *forget* and, if there is one, *forgotten*."""
+        """The names of the subsets that the model must not know: *forget* and, if it has samples, *forgotten*."""
         return tuple(name for name in self.names if name in ("forget", "forgotten"))
 
     def rows(self, *subsets: str) -> Tensor:
-        """Return the positions of one or several subsets together, in the order of the data set."""
+        """Return the positions of one or more subsets, in the order of the data set."""
         return torch.from_numpy(np.sort(np.concatenate([self[subset] for subset in subsets])))
 
     @property
     def hash(self) -> str:
-        """A fingerprint of which sample is in which subset (not of the samples' content)."""
+        """A hash of the subsets' indices. It does not depend on the content of the samples."""
         digest = hashlib.sha256(f"{len(self.samples)}".encode())
         for subset in self.names:
             digest.update(subset.encode() + self[subset].astype("<i8").tobytes())
@@ -224,10 +227,14 @@ class Partition:
         sizes = ", ".join(f"{len(self[subset])} {subset}" for subset in self.names)
         return f"Split of {len(self.samples)} samples: {sizes}"
 
-    # To and from a file
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr><th>{name}</th><td>{len(self[name])}</td></tr>" for name in self.names)
+        return f"<table><caption>Split of {len(self.samples)} samples</caption>{cells}</table>"
+
+    # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the indices as JSON, whole or not at all."""
+        """Write the indices as JSON, atomically."""
         write_whole(Path(path), self.to_json().encode())
 
     def to_json(self) -> str:
@@ -237,7 +244,7 @@ class Partition:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], dataset: Any, *, collate: Collate | None = None) -> Self:
-        """Read indices that `save` wrote (or that you wrote in its form) for this data set."""
+        """Read indices for this data set, written by `save` or by you in the same format."""
         content = _read_json(Path(path))
         samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
         if content["samples"] != len(samples):
@@ -247,7 +254,7 @@ class Partition:
             )
         for subset in (*SUBSETS, "forgotten"):
             if len(content.get(subset) or ()) > len(samples):
-                raise UsageError(f"{path} names more {subset} samples than the data set has.")
+                raise UsageError(f"{path} lists more {subset} samples than the data set has.")
         split = cls(
             samples,
             *(content[subset] for subset in SUBSETS),
@@ -262,7 +269,7 @@ class Partition:
 def _read_json(path: Path) -> Mapping[str, Any]:
     content: Any = read_json(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
-        raise UsageError(f'{path} is no split file: it lacks the line "format": "{FORMAT["format"]}".')
+        raise UsageError(f'{path} is not a split file: the line "format": "{FORMAT["format"]}" is missing.')
     if content.get("version") != FORMAT["version"]:
         raise UsageError(f"{path} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
     form = {"samples": COUNT, **dict.fromkeys(SUBSETS, LIST), "forgotten?": LIST, "hash?": TEXT}
@@ -272,7 +279,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return sorted positions as int64, or say what is wrong with them."""
+    """Return sorted positions as int64. Raises `UsageError` for invalid ones."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     elif isinstance(values, Iterable) and not isinstance(values, Sequence | np.ndarray):
@@ -280,11 +287,11 @@ def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[
     try:
         found = np.asarray(values)
     except ValueError as error:
-        raise UsageError(f"The {name} indices are no list of whole numbers: {error}") from error
+        raise UsageError(f"The {name} indices must be a list of whole numbers: {error}") from error
     if found.size == 0:
         return np.empty(0, dtype=np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        hint = " A mask of booleans goes to Split.where." if found.dtype.kind == "b" else ""
+        hint = " For a boolean mask use Split.where." if found.dtype.kind == "b" else ""
         raise UsageError(f"The {name} indices must be a list of whole numbers, not {found.dtype} values.{hint}")
     outside = found[(found < 0) | (found >= size)]
     if len(outside):
@@ -294,8 +301,19 @@ def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[
         )
     once, counts = np.unique(found, return_counts=True)
     if len(once) != len(found):
-        raise UsageError(f"{name} names sample {once[counts > 1][0]} more than once. Name each sample once.")
+        raise UsageError(f"{name} lists sample {once[counts > 1][0]} more than once. List each sample once.")
     return once.astype(np.int64)
+
+
+def _groups(samples: Samples) -> np.ndarray[Any, Any]:
+    """Return a group number per sample; samples with the same training label share it."""
+    labels = samples.labels()
+    if labels.is_floating_point() and not bool(((labels == 0) | (labels == 1)).all()):
+        raise UsageError(
+            "Adjacent data shares its training label with the forget set, but these labels are continuous. Choose the "
+            "adjacent data yourself (Split, Split.where), or pass class labels as labels=."
+        )
+    return as_groups(labels).numpy()
 
 
 def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -304,13 +322,13 @@ def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, 
             return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
         except (TypeError, ValueError, RuntimeError) as error:
             raise UsageError(
-                f"The {name} condition must be a function of one sample that says yes or no: {error}"
+                f"The {name} condition must be a function of one sample that returns True or False: {error}"
             ) from error
     mask = np.asarray(condition)
     if mask.dtype.kind != "b" or mask.shape != (len(samples),):
         raise UsageError(
             f"The {name} mask must hold one boolean for each of the {len(samples)} samples, not {mask.dtype} values "
-            f"of shape {mask.shape}. Indices go to Split(...)."
+            f"of shape {mask.shape}. For indices use Split(...)."
         )
     return mask
 

@@ -1,4 +1,4 @@
-"""Batches are tensors in tuples and mappings: what is done to all of them alike."""
+"""Operations on all tensors of a batch, which may be nested in tuples, lists and mappings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def map_tensors(function: Callable[[Tensor], Any], data: Any) -> Any:
-    """Apply a function to every tensor of a batch, and keep its form."""
+    """Apply a function to every tensor of a batch and keep the nesting."""
     if isinstance(data, Tensor):
         return function(data)
     if isinstance(data, Mapping):
@@ -21,14 +21,14 @@ def map_tensors(function: Callable[[Tensor], Any], data: Any) -> Any:
 
 
 def tensors_of(data: Any) -> list[Tensor]:
-    """Return every tensor in a batch, in order."""
+    """Return all tensors of a batch, in order."""
     found: list[Tensor] = []
     map_tensors(found.append, data)
     return found
 
 
 def has_one_each(data: Any, count: int) -> bool:
-    """Tell whether a batch of so many samples is nothing but tensors with an entry for each, which can be indexed."""
+    """Tell whether a batch holds only tensors with one entry for each of so many samples."""
     if isinstance(data, Tensor):
         return data.ndim > 0 and len(data) == count
     if isinstance(data, Mapping):
@@ -37,7 +37,7 @@ def has_one_each(data: Any, count: int) -> bool:
 
 
 def join(parts: list[Any]) -> Any:
-    """Put batches of one form behind each other. They are tensors with an entry for each sample (`has_one_each`)."""
+    """Concatenate batches of one form, which hold one entry per sample (`has_one_each`)."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts)
@@ -45,20 +45,31 @@ def join(parts: list[Any]) -> Any:
         return {name: join([part[name] for part in parts]) for name in first}
     if isinstance(first, tuple | list):
         return tuple(join(list(values)) for values in zip(*parts, strict=True))
-    raise TypeError(f"{type(first).__name__} cannot be joined.")
+    raise TypeError(f"Batches of {type(first).__name__} cannot be concatenated.")
 
 
 def shapes(data: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the shape of a sample: that of every tensor, without the first dimension."""
+    """Return the shape of one sample: the shape of every tensor without its first dimension."""
     return tuple(tuple(tensor.shape[1:]) for tensor in tensors_of(data))
 
 
 def same(first: Any, second: Any) -> bool:
-    """Tell whether two batches hold the same values; NaN equals NaN."""
+    """Tell whether two batches hold the same values. NaN equals NaN."""
     pairs = list(zip(tensors_of(first), tensors_of(second), strict=True))
     return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
 def byte_size(data: Any) -> int:
-    """Return how much memory the tensors of a batch take."""
+    """Return the number of bytes that the tensors of a batch use."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(data))
+
+
+def to_device(data: Any, device: torch.device) -> Any:
+    """Copy every tensor of a batch to a device without waiting for what the device is doing."""
+
+    def copy(tensor: Tensor) -> Tensor:
+        if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
+            tensor = tensor.pin_memory()
+        return tensor.to(device, non_blocking=True)
+
+    return map_tensors(copy, data)

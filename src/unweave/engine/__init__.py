@@ -5,36 +5,61 @@ gradients). The engine keeps the history, shows progress, writes checkpoints and
 """
 
 from unweave.engine.batches import Batches, derive_seed
-from unweave.engine.checkpoints import Checkpoints
-from unweave.engine.computing import Computing
+from unweave.engine.best import Best
+from unweave.engine.callbacks import (
+    Callback,
+    Checkpoints,
+    Note,
+    Progress,
+    Running,
+    ScoreOn,
+    StopWhen,
+    of_kind,
+    require_callbacks,
+)
+from unweave.engine.checkpoints import CheckpointFolder
+from unweave.engine.compute import Compute
 from unweave.engine.cost import Cost
+from unweave.engine.forward import Forward
 from unweave.engine.guard import CollapseError, Guard, Limits
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
-from unweave.engine.tracking import check_trackers, tracked
+from unweave.engine.tracking import Track
+from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
 
 __all__ = [
     "Batches",
+    "Best",
+    "Callback",
+    "CheckpointFolder",
     "Checkpoints",
     "CollapseError",
-    "Computing",
+    "Compute",
     "Cost",
+    "Forward",
     "Guard",
     "History",
     "Limits",
     "Logged",
+    "Note",
     "OptimizerName",
     "Phase",
+    "Progress",
     "ProgressLine",
+    "Running",
+    "ScoreOn",
+    "StopWhen",
+    "Track",
+    "Watch",
     "Workbench",
-    "check_trackers",
     "derive_seed",
     "make_bar",
     "make_optimizer",
+    "of_kind",
+    "require_callbacks",
     "run_phases",
-    "tracked",
 ]

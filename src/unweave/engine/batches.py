@@ -1,7 +1,7 @@
 """Shuffled batches that are a pure function of the seed and the step.
 
-Nothing is remembered between steps, so a resumed run draws exactly what it would have drawn, and several
-processes agree on a batch without talking; each reads its part of it.
+Batches keep no state between steps. A resumed run therefore draws the same batches as an uninterrupted one, and
+several processes agree on a batch without communicating; each reads its own part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from unweave.data import Ahead, Batch, Order, Samples, to_device
+from unweave.data import Ahead, Batch, Check, Order, Samples, to_device
 from unweave.errors import UsageError
 from unweave.runtime import processes
 
@@ -32,8 +32,8 @@ def derive_seed(*parts: int | str) -> int:
 class Batches:
     """The samples of a subset in shuffled batches: an endless stream, reshuffled on every pass.
 
-    A single sample that would be left for the last batch of a pass gets company from the batch before it, for batch
-    normalisation cannot learn from one. (Batches of two have none to spare.)
+    Batch normalisation cannot learn from one sample. If one sample would be left for the last batch of a pass, that
+    batch takes another from the batch before it, unless batches have two samples only.
 
     >>> samples = Samples((torch.arange(5.0)[:, None], torch.zeros(5, dtype=torch.long)))
     >>> batches = Batches(samples, torch.arange(5), size=2, seed=0, device=torch.device("cpu"))
@@ -49,16 +49,17 @@ class Batches:
         size: int,
         seed: int,
         device: torch.device,
-        classes: int | None = None,
+        check: Check | None = None,
+        cut: bool = False,
     ) -> None:
         if size < 1:
             raise UsageError(f"The batch size is {size}, but must be at least 1.")
         self.samples, self.size, self.seed = samples, size, seed
-        self.device, self.classes = device, classes
+        self.device, self.check, self.cut = device, check, cut
         self.rows = rows.to(device)
         self._kept = samples.kept(device)
-        # Positions stand where samples are read: data on the device is found without asking the host, and vice versa.
-        lengths = samples.token_lengths(device)
+        # Positions are kept where the samples are read, so that indexing never waits for the other side.
+        lengths = samples.token_lengths(device) if cut else None
         self._plan = _Plan(
             self.rows if self._kept else rows.cpu(),
             size,
@@ -66,7 +67,7 @@ class Batches:
             varies=not self._kept and samples.varies(rows),
             lengths=None if lengths is None else lengths[rows.cpu()],
         )
-        read = partial(samples.batches, device=device, classes=classes)
+        read = partial(samples.batches, device=device, check=check, cut=cut)
         self._ahead = {
             "shuffled": Ahead(partial(self._plan.order, "shuffled"), read),
             "in order": Ahead(partial(self._plan.order, "in order"), read, period=len(self)),
@@ -91,19 +92,25 @@ class Batches:
         return self._batch("in order", number)
 
     def in_batches_of(self, size: int) -> Batches:
-        """Return the same samples in batches that are not smaller than these."""
-        size = max(size, self.size)
-        return Batches(self.samples, self.rows, size=size, seed=self.seed, device=self.device, classes=self.classes)
+        """Return the same samples in batches of ``size``, or of the present size if that is larger."""
+        return self._like(self.rows, size=max(size, self.size))
 
     @property
     def are_at_hand(self) -> bool:
-        """Tell whether the samples lie on the device, always the same, so that any of them can be taken at any time."""
+        """Whether the samples are kept on the device, unchanged, so that they can be read in any order."""
         return self._kept
 
     def only(self, chosen: Tensor) -> Batches:
-        """Return some of the samples, by a mask of the rows, in batches of the same size."""
+        """Return the samples that a mask of the rows selects, in batches of the same size."""
+        return self._like(self.rows[chosen], size=self.size)
+
+    def of_rows(self, rows: Tensor) -> Batches:
+        """Return batches of the same size over other samples, read in the order of ``rows``."""
+        return self._like(rows, size=self.size)
+
+    def _like(self, rows: Tensor, *, size: int) -> Batches:
         return Batches(
-            self.samples, self.rows[chosen], size=self.size, seed=self.seed, device=self.device, classes=self.classes
+            self.samples, rows, size=size, seed=self.seed, device=self.device, check=self.check, cut=self.cut
         )
 
     def in_order(self) -> Iterator[Batch]:
@@ -123,7 +130,7 @@ class Batches:
 
 
 def grouped(batches: Iterable[Batch], *, most: int) -> Iterator[list[Batch]]:
-    """Yield batches in groups of at most ``most`` samples together; a batch that has more comes alone.
+    """Yield groups of batches with at most ``most`` samples in total; a larger batch is its own group.
 
     >>> some = [Batch(rows=torch.arange(size), data=()) for size in (3, 3, 2, 9)]
     >>> [[len(batch) for batch in group] for group in grouped(some, most=6)]
@@ -140,7 +147,7 @@ def grouped(batches: Iterable[Batch], *, most: int) -> Iterator[list[Batch]]:
 
 
 class _Plan:
-    """Which samples are in which batch."""
+    """Assigns samples to batches."""
 
     def __init__(self, rows: Tensor, size: int, seed: int, *, varies: bool, lengths: Tensor | None = None) -> None:
         self.rows, self.size, self.seed, self.varies, self.lengths = rows, size, seed, varies, lengths
@@ -154,7 +161,7 @@ class _Plan:
         return self.shuffled(turn)[0][some] if way == "shuffled" else self.rows[some]
 
     def longest(self, way: str, number: int) -> int | None:
-        """Return the most tokens that a sample of a batch has, or None where samples have no tokens."""
+        """Return the number of tokens of a batch's longest sample, or None if samples have no tokens."""
         if self.lengths is None:
             return None
         turn, some = self._place(way, number)
@@ -169,9 +176,9 @@ class _Plan:
         return turn, slice(start, end)
 
     def order(self, way: str, number: int) -> Order:
-        """Return the positions that this process reads, and the seed of random transforms where there are any.
+        """Return the positions that this process reads and, if transforms are random, their seed.
 
-        Passes in order are all alike.
+        All passes in order are the same.
         """
         if way == "in order":
             number %= self.count

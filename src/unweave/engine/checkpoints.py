@@ -1,9 +1,8 @@
-"""Checkpoints: the weights, what every phase keeps, and how far the run is, in files that cannot run code.
+"""Checkpoints hold the weights, the state of every phase and the run's progress, in files that cannot run code.
 
 A checkpoint is a safetensors file and a JSON file of the same name. Both are written under a temporary name,
-synced and renamed; the JSON file comes last, so that a checkpoint exists whole or not at all. It holds the SHA-256
-digests of the weights file and of itself, so that a file that was truncated or changed later is noticed and the
-checkpoint before it is used.
+synced and renamed. The JSON file comes last, so a checkpoint is either complete or absent. It holds the SHA-256
+digests of the weights file and of itself. If a file was truncated or changed, the checkpoint before it is used.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from unweave.runtime import processes
 from unweave.storage import canonical, read_json, read_tensors, sha256, sha256_of_file, sync_folder, write_whole
 
 EVERY_SECONDS = 60.0
-SPACING = 20  # times as long as the last one took to write: those of a large model would take all the time
+SPACING = 20  # least interval, in multiples of the writing time: a large model would spend its time writing
 FORMAT = {"format": "unweave-checkpoint", "version": 1}
 NAME = re.compile(r"\d{2}-\d{8}")
-UNREADABLE = (UsageError, OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may end in
+UNREADABLE = (UsageError, OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may raise
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stood: the phase and the number of steps done in it, tensors, and plain values."""
+    """The state of a run: its phase, the steps done in that phase, tensors and plain values."""
 
     phase: int
     step: int
@@ -42,16 +41,16 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """The name of its files: the order of names is that of the run."""
+        """The name of its files; names sort in the order of the run."""
         return f"{self.phase:02d}-{self.step:08d}"
 
 
-class Checkpoints:
-    """The checkpoints in one folder: one at the start of every later phase, the newest, and the one before it.
+class CheckpointFolder:
+    """The checkpoints in one folder: the newest two, and one from the start of every phase but the first.
 
-    A checkpoint is due ``every_seconds`` of running time (by a clock that never goes backwards) or, if given,
-    ``every_steps`` steps, whichever comes first. Where no time is given, it is a minute, or 20 times as long as the
-    last one took to write.
+    A checkpoint is due after ``every_seconds`` of running time (on a monotonic clock) or, if given, ``every_steps``
+    steps, whichever comes first. By default the time is one minute or 20 times what writing the last one took,
+    whichever is longer.
     """
 
     def __init__(self, folder: Path, *, every_seconds: float | None = None, every_steps: int | None = None) -> None:
@@ -62,18 +61,18 @@ class Checkpoints:
             )
         self.folder, self.every_seconds, self.every_steps = folder, every_seconds, every_steps
         self._last, self._steps = time.monotonic(), 0
-        self._writing = 0.0  # seconds that the last one took
+        self._writing = 0.0  # seconds that writing the last one took
         self._whole: list[str] = []  # names that this process wrote or checked, oldest first
 
     def due(self) -> bool:
-        """Count one step, and tell whether the last checkpoint is old enough for a new one."""
+        """Count one step and return whether a checkpoint is due."""
         self._steps += 1
         by_steps = self.every_steps is not None and self._steps >= self.every_steps
         seconds = max(EVERY_SECONDS, SPACING * self._writing) if self.every_seconds is None else self.every_seconds
         return by_steps or time.monotonic() - self._last >= seconds
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then remove those that are no longer needed. Of several processes the first does."""
+        """Write a checkpoint, then remove those no longer needed. Only the first process writes."""
         begun = time.monotonic()
         processes.first(lambda: self._save(checkpoint))
         self._last, self._steps = time.monotonic(), 0
@@ -100,24 +99,24 @@ class Checkpoints:
         except OSError as error:
             if not progress.exists():
                 weights.unlink(missing_ok=True)
-            before = f" The one before it, {self._whole[-1]}, is whole." if self._whole else ""
+            before = f" The checkpoint before it, {self._whole[-1]}, is intact." if self._whole else ""
             raise RunError(
                 f"The checkpoint {name} cannot be written to {self.folder}: {error}.{before} "
-                "Make room or give another folder, then resume."
+                "Free disk space or give another folder, then resume."
             ) from error
         self._whole = [*(other for other in self._whole if other != name), name]
         self.prune(keep=self._whole[-2:])
 
     def prune(self, *, keep: list[str] | None = None) -> None:
-        """Remove the checkpoints from the middle of a phase, except those named, and what a stopped write left."""
+        """Remove partial files, and all checkpoints within a phase except those in ``keep``."""
         for path in [*self.folder.glob("*.json"), *self.folder.glob("*.safetensors"), *self.folder.glob("*.partial")]:
             if path.stem not in (keep or []) and not path.stem.endswith("-00000000"):
                 path.unlink(missing_ok=True)
 
     def between(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
-        """Yield the numbers of the phases that another one followed, and the model's weights at their end.
+        """Yield the number of every phase that another one followed, and the model's weights at its end.
 
-        A phase whose weights are damaged is left out with a warning: nothing else is lost with them.
+        A phase with damaged weights is skipped with a warning.
         """
         for file in processes.first(self._whole_starts):
             tensors = read_tensors(file.with_suffix(".safetensors"))
@@ -131,7 +130,7 @@ class Checkpoints:
                 _read(file)
             except UNREADABLE as error:
                 warnings.warn(
-                    f"The checkpoint {file} is damaged, so nothing is said of that stage: {error}",
+                    f"The checkpoint {file} is damaged, so the stage before it is not evaluated: {error}",
                     RunWarning,
                     stacklevel=2,
                 )
@@ -145,12 +144,12 @@ class Checkpoints:
         return found[0].with_suffix(".safetensors") if found else None
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest checkpoint that is whole; others are skipped with a warning. None if there is none."""
+        """Return the newest intact checkpoint, or None. Damaged ones are skipped with a warning."""
         mine: list[Checkpoint] = []
         file = processes.first(lambda: self._find_newest(mine))
         if file is None:
             return None
-        return mine[0] if mine else _read(file)  # the other processes read what the first has found
+        return mine[0] if mine else _read(file)  # the other processes read the file that the first found
 
     def _find_newest(self, found: list[Checkpoint]) -> Path | None:
         skipped = False
@@ -164,7 +163,7 @@ class Checkpoints:
             self._whole = [file.stem]
             return file
         if skipped:
-            warnings.warn(f"No checkpoint in {self.folder} is whole: the run begins again.", RunWarning, stacklevel=2)
+            warnings.warn(f"No checkpoint in {self.folder} is intact. The run starts again.", RunWarning, stacklevel=2)
         return None
 
     def _files(self) -> list[Path]:
@@ -173,10 +172,10 @@ class Checkpoints:
 
 
 def _read(file: Path) -> Checkpoint:
-    """Read a checkpoint, or say what is wrong with it."""
+    """Read a checkpoint, or raise an error that says what is wrong with it."""
     content = read_json(file)
     if not isinstance(content, dict) or {key: content.get(key) for key in FORMAT} != FORMAT:
-        raise UsageError("it is no checkpoint of this version.")
+        raise UsageError("it is not a checkpoint of this version.")
     if content.pop("sha256", None) != sha256(canonical(content)):
         raise UsageError(f"{file.name} does not match its own checksum.")
     weights = file.with_suffix(".safetensors")
@@ -185,5 +184,5 @@ def _read(file: Path) -> Checkpoint:
         raise UsageError(f"{weights.name} does not match its checksum.")
     found = Checkpoint(content.pop("phase"), content.pop("step"), read_tensors(weights), content)
     if found.name != file.stem:
-        raise UsageError(f"{file.name} is named after another step than its own, {found.name}.")
+        raise UsageError(f"{file.name} has the wrong name: its content is checkpoint {found.name}.")
     return found

@@ -1,4 +1,4 @@
-"""What a run takes: time, samples run forward and differentiated, memory."""
+"""The cost of a run: time, samples run forward and differentiated, memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from unweave.runtime import process_memory
 
 @dataclass
 class Cost:
-    """What a run took. A resumed run adds to what its earlier part took."""
+    """The cost of a run. A resumed run adds to the cost of its earlier part."""
 
     seconds: float = 0.0
     sample_forwards: int = 0
     sample_gradients: int = 0
-    peak_memory_bytes: int | None = None  # of the device; None where the device does not tell
-    process_memory_bytes: int | None = None  # the process's peak, what it held before included; None where unknown
+    peak_memory_bytes: int | None = None  # of the device; None if the device does not report it
+    process_memory_bytes: int | None = None  # the process's peak, including what it held before; None if unknown
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -29,20 +29,20 @@ class Cost:
 
 
 class Meter:
-    """Measures time and memory while a run works, and counts the samples that it runs."""
+    """Measures the time and memory of a run and counts its samples."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.cost = device, Cost()
         self._ticked = time.perf_counter()
 
     def count(self, samples: int, *, differentiated: bool) -> None:
-        """Add samples that were run forward and, where that is so, differentiated."""
+        """Add samples that were run forward and, with ``differentiated``, backward."""
         self.cost.sample_forwards += samples
         self.cost.sample_gradients += samples if differentiated else 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Add the time and the peak memory of what happens inside to the cost."""
+        """Add the time and peak memory of the block to the cost."""
         self._start()
         try:
             yield
@@ -51,7 +51,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave what happens inside out of the cost: somebody is only looking."""
+        """Leave the block, such as an evaluation, out of the cost."""
         self._stop()
         try:
             yield
@@ -59,7 +59,7 @@ class Meter:
             self._start()
 
     def tick(self) -> None:
-        """Bring time and peak memory of the cost up to now."""
+        """Update the time and peak memory of the cost."""
         now = time.perf_counter()
         self.cost.seconds += now - self._ticked
         self._ticked = now

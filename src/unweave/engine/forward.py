@@ -1,76 +1,96 @@
-"""One pass of a model over a batch, with everything that is around it: precision, compiled code, pieces, counting."""
+"""Run models. Steps, evaluation, the guard and the search for neighbours all use this module.
+
+It handles precision, compiled code, micro-batches, padding, processes and counting.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Data, Samples, by_length, labels_of
+from unweave.data import Batch, Data, KeepData, Samples, by_length, labels_of, may_cut, plain_labels
 from unweave.engine.compiling import Compile, Forwards
 from unweave.engine.cost import Meter
 from unweave.engine.micro_batches import MicroBatches
 from unweave.errors import UsageError
-from unweave.runtime import Resolved, autocast
-from unweave.tasks import Loss, cross_entropy, require_one_each
+from unweave.runtime import (
+    Resolved,
+    autocast,
+    channels_last,
+    exact_head,
+    exchange,
+    fast_products,
+    processes,
+    reading,
+)
 
-# Tokens that are not run, times weights of the model, beyond which a CPU gains more than another pass costs it.
+Function: TypeAlias = Callable[[nn.Module, Data], Tensor]  # a row of results for every sample of a batch
+
+AT_ONCE = {"cuda": 1024}  # samples in a pass without gradients; 512 elsewhere
+# Least product of saved padding tokens and model weights for which another pass pays on a CPU.
 WORTH_A_PASS = 2e9
 
 
-class Passes:
-    """Runs the loss, or another function of a model and a batch that has a row of results for every sample.
+class Forward:
+    """Runs functions of a model and a batch.
 
-    ``micro_batch`` is the most samples that are differentiated at once. ``sharded`` says that the weights are cut among
-    processes, so that all of these must run as often. What is run is counted by the ``meter``.
+    Args:
+        device: Where models and batches are.
+        precision: The precision of forward and backward passes.
+        compile: Whether to compile forward passes.
+        parameters: The weights to differentiate; none for evaluation only.
+        micro_batch: The most samples to differentiate at once.
+        sharded: Whether the weights are sharded, so that all processes must run equally often.
+        meter: Counts the samples that are run.
+        keep_data: Where to keep samples after reading them.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        samples: Samples,
         *,
-        loss: Loss,
         device: torch.device,
         precision: Resolved,
-        compile: Compile,
-        micro_batch: int | None,
-        sharded: bool,
-        meter: Meter,
+        compile: Compile = "off",
+        parameters: Sequence[nn.Parameter] = (),
+        micro_batch: int | None = None,
+        sharded: bool = False,
+        meter: Meter | None = None,
+        keep_data: KeepData = "auto",
     ) -> None:
-        self.samples, self.loss, self.device, self.precision, self.meter = samples, loss, device, precision, meter
-        self.forwards = Forwards("off" if sharded else compile, device)
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.micro_batches = MicroBatches(micro_batch, device, trained, in_step=sharded)
-        # Tokens that must be spared for a batch to be run in pieces of one length. A GPU would wait for the lengths,
-        # and for small passes; compiled code is for one shape.
-        whole = device.type != "cpu" or sharded or self.forwards.mode == "on"
-        self.worth = math.inf if whole else WORTH_A_PASS / sum(parameter.numel() for parameter in model.parameters())
+        self.keep_data: KeepData = keep_data
+        self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
+        self.compiling = Forwards("off" if sharded else compile, device)
+        self.micro_batches = MicroBatches(micro_batch, device, parameters, in_step=sharded, quiet=not parameters)
+        self.apart = False  # whether batches of sentences may be split by length; set by `may_run_apart`
+        self._sizes: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
-    @property
-    def own_loss(self) -> bool:
-        """Whether the loss is our cross-entropy: any other may know neither classes nor logits."""
-        return self.loss is cross_entropy
+    def may_run_apart(self, allowed: bool) -> None:
+        """Set whether batches of sentences may be split by length.
 
-    def are_shared_by(self, model: nn.Module) -> bool:
-        """Tell whether a sample's loss is the same in whatever batch it is."""
-        return not model.training and self.own_loss
+        Only a CPU splits them: a GPU would wait for the lengths and for small passes. Compiled code expects one shape.
+        """
+        self.apart = allowed and self.device.type == "cpu" and not self.sharded and self.compiling.mode != "on"
 
-    def run(self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, *, total: int) -> Tensor:
-        """Run this process's part of a batch of ``total`` samples; all processes together count as one."""
+    # One batch
+
+    def run(self, function: Function, model: nn.Module, data: Data, *, total: int | None = None) -> Tensor:
+        """Run this process's part of a batch of ``total`` samples, and count the batch once over all processes."""
         here = len(labels_of(data))
+        total = here if total is None else total
         done = 0
 
         def run(data: Data) -> Tensor:
             nonlocal done
             before, done = done * total // here, done + len(labels_of(data))
-            self.meter.count(done * total // here - before, differentiated=torch.is_grad_enabled())
+            if self.meter:
+                self.meter.count(done * total // here - before, differentiated=torch.is_grad_enabled())
             with autocast(self.device, self.precision), _explained():
-                found = self.forwards.run(function, model, data)
-            return require_one_each(found, len(labels_of(data))) if function is self.loss else found
+                return self.compiling.run(function, model, data)
 
         if pieces := self._by_length(model, data):
             parts = [self.micro_batches.run(run, piece, training=False) for _, piece in pieces]
@@ -78,20 +98,82 @@ class Passes:
         return self.micro_batches.run(run, data, training=model.training)
 
     def _by_length(self, model: nn.Module, data: Data) -> list[tuple[Tensor, Data]]:
-        """Take a batch of sentences apart, where that changes nothing and spares enough work on their padding."""
-        if self.worth == math.inf or not self.are_shared_by(model) or self.samples.cut_padding is False:
+        """Split a batch of sentences by length if that saves enough work on padding."""
+        if not self.apart or model.training or not isinstance(data, Mapping):
             return []
-        return by_length(data, worth=self.worth)
+        if model not in self._sizes:
+            self._sizes[model] = sum(parameter.numel() for parameter in model.parameters())
+        return by_length(data, worth=WORTH_A_PASS / self._sizes[model])
+
+    # Many samples
+
+    def rows(
+        self,
+        function: Function,
+        model: nn.Module,
+        samples: Samples,
+        rows: Tensor,
+        *,
+        batch_size: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Run a function in evaluation mode, without gradients, on the samples at these positions.
+
+        Returns the results and the labels of the samples, on the device, in the order of ``rows``. The model is
+        unchanged afterwards. Several processes share the samples, and each gets all results. The last linear layer
+        runs in float32.
+        """
+        part = processes.part_of(len(rows))
+        mine = part.rows(rows) if part else rows
+        samples.keep(mine, self.device, how=self.keep_data)
+        cut = may_cut(samples, model, function, rows, self.device)
+        lengths = samples.token_lengths(self.device) if cut else None
+        # Batches of sentences of similar length need little padding.
+        order = torch.arange(len(mine)) if lengths is None else lengths[mine.cpu()].argsort(stable=True)
+        size = batch_size or AT_ONCE.get(self.device.type, 512)
+
+        def run(data: Data) -> Tensor:
+            with autocast(self.device, self.precision):
+                return function(model, data)
+
+        with self._looking(model):
+            found, labels = [], []  # on the device, so that the loop never waits
+            for batch in _in_order(samples, mine[order.to(mine.device)], self.device, size, lengths, cut=cut):
+                found.append(self.micro_batches.values(run, batch.data))
+                labels.append(plain_labels(labels_of(batch.data)))
+        back = order.argsort().to(self.device)
+        results, known = (exchange.gathered(torch.cat(some)[back], part) for some in (found, labels))
+        return results, known
+
+    @contextmanager
+    def _looking(self, model: nn.Module) -> Iterator[None]:
+        """Prepare a model for evaluation, as exact as the precision allows, and restore it afterwards."""
+        with (
+            reading(model, self.device),
+            channels_last(model, self.device),
+            exact_head(model, self.precision),
+            fast_products(self.device, self.precision),
+        ):
+            yield
+
+
+def _in_order(
+    samples: Samples, rows: Tensor, device: torch.device, size: int, lengths: Tensor | None, *, cut: bool
+) -> Iterator[Batch]:
+    if not samples.kept(device):
+        return samples.batches(((some, None) for some in rows.cpu().split(size)), device, cut=cut)
+    ends = [None if lengths is None else int(lengths[some].max()) for some in rows.cpu().split(size)]
+    there = rows.to(device).split(size)
+    return (samples.batch(some, device, longest=end, cut=cut) for some, end in zip(there, ends, strict=True))
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say in our words why a batch of one sample cannot be normalised."""
+    """Explain why a batch of one sample cannot be normalised."""
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise UsageError(
-            "A batch of one sample has no statistics to be normalised by in training mode. Take normalisation=eval."
+            "A batch of one sample cannot be normalised in training mode. Use normalisation=eval or larger batches."
         ) from error

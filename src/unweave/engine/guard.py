@@ -1,12 +1,11 @@
-"""The guard: looks at a held sample now and then while a run goes on, and stops it before it has destroyed the model.
+"""The guard checks a fixed sample during a run, and stops the run before it destroys the model.
 
-It compares accuracy and mean loss on kept data with those before the run. Which data must hold while a phase works,
-and which at its end only, the phase says (`Phase.guards`, `Phase.guards_at_end`): stage 1 of the two-stage method gives
-the adjacent data up on purpose, and stage 2 wins it back.
+It compares accuracy and mean loss on kept data with their values before the run. Each phase names the data that it
+must preserve throughout (`Phase.guards`) and at its end (`Phase.guards_at_end`). For example, stage 1 of the two-stage
+method gives up the adjacent data on purpose, and stage 2 wins it back.
 
-Looking changes nothing: no random number is drawn for it, the model's mode is put back, and what it costs is not
-counted. It happens after a fixed amount of work, not of time, so that the same run is always looked at in the same
-steps.
+A check changes nothing: it draws no random numbers, restores the model's mode, and is not counted in the cost. Checks
+come after a fixed amount of work, not time, so that the same run is always checked at the same steps.
 """
 
 from __future__ import annotations
@@ -19,23 +18,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from unweave.data import RETAINED, Batch, labels_of, require_known_labels
+from unweave.data import RETAINED
 from unweave.engine.phase import Phase
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, RunWarning
-from unweave.runtime import collected, exchange, processes, reading
+from unweave.runtime import collected
 from unweave.settings import Settings, setting
-from unweave.tasks import require_one_each, try_on
 
 BATCH = 64
-FEWEST = 10  # of samples that say something about a kept subset
+FEWEST = 10  # samples that a kept subset needs to be checked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Settings):
-    """What a run may do to kept data before it is stopped, measured on a held sample against the model before."""
+    """How far kept data may degrade before a run is stopped, measured on a fixed sample against the initial model."""
 
     adjacent_accuracy_drop: float = setting(
         0.8, at_least=0, at_most=1, help="Accuracy that adjacent data may lose; 1: any."
@@ -45,18 +42,18 @@ class Limits(Settings):
     )
     adjacent_loss_rise: float = setting(10.0, at_least=0, help="Mean loss that adjacent data may gain; 0: no limit.")
     remote_loss_rise: float = setting(5.0, at_least=0, help="Mean loss that remote data may gain; 0: no limit.")
-    forget_loss_rise: float = setting(0.5, at_least=0, help="Warn where the mean forget loss gained less; 0: never.")
-    samples: int = setting(128, at_least=1, help="How many samples of each subset are looked at, always the same.")
+    forget_loss_rise: float = setting(0.5, at_least=0, help="Warn if the mean forget loss rises by less; 0: never.")
+    samples: int = setting(128, at_least=1, help="Samples of each subset to check, always the same.")
     share: float = setting(
-        0.005, above=0, at_most=1, help="How much of a run's work looking may take between its ends."
+        0.005, above=0, at_most=1, help="Largest share of a run's work for checks between its start and its end."
     )
 
 
 @dataclass(frozen=True)
 class Good:
-    """The weights of the last check that was passed, on the CPU, and when that was.
+    """The weights at the last passed check, on the CPU, and the place of that check in the run.
 
-    Where weights are cut among processes, the first has them.
+    If weights are sharded, only the first process has them.
     """
 
     weights: Mapping[str, Tensor]
@@ -66,7 +63,7 @@ class Good:
 class CollapseError(RunError):
     """A run was stopped because it was destroying the model. ``good`` holds the last good weights, if there are any.
 
-    ``limit`` is the name of the limit that was broken, ``values`` what was measured.
+    ``limit`` is the name of the broken limit; ``values`` holds the measured values.
     """
 
     def __init__(self, words: str, *, limit: str = "", values: Mapping[str, Any] | None = None) -> None:
@@ -76,9 +73,9 @@ class CollapseError(RunError):
 
 
 class Guard:
-    """Watches one run. Make it before the first step, or before a checkpoint is restored: it measures the start.
+    """Checks one run. Create it before the first step or before restoring a checkpoint: it measures the initial model.
 
-    ``forget=False`` leaves the forget data unread, for methods that do not read it either.
+    ``forget=False`` skips the forget data, for methods that do not read it.
     """
 
     def __init__(self, bench: Workbench, limits: Limits, *, forget: bool = True) -> None:
@@ -88,47 +85,46 @@ class Guard:
             for subset in (*(["forget"] if forget else []), *RETAINED)
             if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
-        self._size = BATCH
         self.start = self._look(tuple(self.rows))
         self.good: Good | None = None
         self.checks: list[dict[str, Any]] = []
         self._work_at_last_check = 0
-        self._forgotten: bool | None = None  # whether the phase before this one ended with the forget data forgotten
+        self._forgotten: bool | None = None  # whether the forget data was forgotten at the end of the previous phase
 
-    # When
+    # When to check
 
     def due(self, phase: Phase) -> bool:
-        """Tell whether enough has been done since the last check for another to be cheap."""
+        """Return whether the run has done enough work since the last check to afford another."""
         looked_at = sum(len(self.rows[subset]) for subset in phase.guards if subset in self.rows)
         return looked_at > 0 and (self._work() - self._work_at_last_check) * self.limits.share >= looked_at
 
     def _work(self) -> int:
-        """What the run has done, in forward passes of a sample; a gradient takes about two more."""
+        """Return the work done so far in forward passes of one sample; a gradient counts as two more."""
         return self.bench.cost.sample_forwards + 2 * self.bench.cost.sample_gradients
 
-    # What
+    # Checks
 
     def check(self, phase: Phase, step: int) -> None:
-        """Look after a step, and stop the run where a limit is broken."""
+        """Check after a step, and stop the run if a limit is broken."""
         self._check(phase, phase.guards, f"in step {step} of {phase.name}", step=step)
 
     def check_end(self, phase: Phase) -> None:
-        """Look after the last step of a phase; also say where hardly anything was forgotten."""
+        """Check after the last step of a phase; also warn if hardly anything was forgotten."""
         found = self._check(phase, phase.guards_at_end, f"in the last step of {phase.name}", step=phase.steps - 1)
         if "forget" not in found:
             return
         before, now = self.start["forget"]["loss"], found["forget"]["loss"]
         hardly = bool(self.limits.forget_loss_rise) and now - before < self.limits.forget_loss_rise
-        if hardly and self._forgotten is not False:  # what an earlier phase did not do is not this one's to mend
+        if hardly and self._forgotten is not False:  # False: an earlier phase has warned
             came_back = self._forgotten is True
             words = (
-                f"forgotten data came back. Lower {_knobs(phase)}"
+                f"the forgotten data came back. Lower {_knobs(phase)}"
                 if came_back
-                else f"hardly forgotten. Raise {_knobs(phase)}"
+                else f"the data is hardly forgotten. Raise {_knobs(phase)}"
             )
             warnings.warn(
                 f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): {words}, or "
-                "take another method.",
+                "use another method.",
                 RunWarning,
                 stacklevel=2,
             )
@@ -151,10 +147,10 @@ class Guard:
         values = {"before": before, "now": dict(now)}
 
         def stop(limit: str, words: str) -> CollapseError:
-            what = f"Take a smaller {_knobs(phase)}" if subset in phase.guards else f"Change {_knobs(phase)}"
+            what = f"Use a smaller {_knobs(phase)}" if subset in phase.guards else f"Change {_knobs(phase)}"
             return CollapseError(
-                f"The run was stopped {place}: {words}. {what}, or take another profile or method; "
-                f"{limit} in the limits allows more.",
+                f"The run was stopped {place}: {words}. {what}, or use another profile or method. "
+                f"To allow more, change {limit} in the limits.",
                 limit=limit,
                 values=values,
             )
@@ -164,60 +160,34 @@ class Guard:
         drop, rise = (getattr(self.limits, f"{subset}_{kind}") for kind in ("accuracy_drop", "loss_rise"))
         if "accuracy" in now and before["accuracy"] - now["accuracy"] > drop:
             words = f"{subset} accuracy fell from {before['accuracy']:.1%} to {now['accuracy']:.1%}"
-            raise stop(f"{subset}_accuracy_drop", f"{words}, and may lose {100 * drop:g} points")
+            raise stop(f"{subset}_accuracy_drop", f"{words}, but may lose {100 * drop:g} points at most")
         if rise and now["loss"] - before["loss"] > rise:
             words = f"the {subset} loss rose from {before['loss']:.3g} to {now['loss']:.3g}"
-            raise stop(f"{subset}_loss_rise", f"{words}, and may gain {rise:g}")
+            raise stop(f"{subset}_loss_rise", f"{words}, but may rise by {rise:g} at most")
 
-    @torch.no_grad()
     def _look(self, subsets: tuple[str, ...]) -> dict[str, dict[str, float]]:
-        """Return mean loss and, for cross-entropy, accuracy of the held samples of some subsets."""
+        """Return the mean loss on the fixed sample and, if the task defines it, the share that is recognised."""
         bench, found = self.bench, {}
-        samples, device = bench.split.samples, bench.device
         for subset in subsets:
-            bench.settle_padding(self.rows[subset])
-        with reading(bench.model, device):
-            for subset in subsets:
-                part, parts = processes.part_of(len(self.rows[subset])), []
-                left = part.rows(self.rows[subset]) if part else self.rows[subset]
-                samples.keep(left, device)
-                while len(left):
-                    try:
-                        parts.append(self._measure(samples.batch(left[: self._size].to(device), device)))
-                    except torch.OutOfMemoryError:
-                        if self._size == 1:
-                            raise
-                        self._size //= 2
-                        continue
-                    left = left[self._size :]
-                found[subset] = {
-                    name: float(exchange.gathered(torch.cat([some[name] for some in parts]), part).double().mean())
-                    for name in parts[0]
-                }
+            task, rows = bench.task, self.rows[subset]
+            outputs, labels = bench.forward.rows(
+                task.tried_outputs, bench.model, bench.split.samples, rows, batch_size=BATCH
+            )
+            task.require_labels(labels, rows, outputs)
+            labels = task.labels(labels)
+            found[subset] = {"loss": float(task.losses(outputs, labels).double().mean())}
+            if (recognised := task.recognised(outputs, labels)) is not None:
+                found[subset]["accuracy"] = float(recognised.double().mean())
         return found
 
-    def _measure(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the loss of every sample and, for cross-entropy, whether it is predicted right."""
-        bench = self.bench
-        with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.precision == "bfloat16"):
-            if not bench.own_loss:
-                return {"loss": require_one_each(bench.loss(bench.model, batch.data), len(labels_of(batch.data)))}
-            scores = try_on(bench.model, batch.data)
-        labels = batch.labels.to(scores.device)
-        require_known_labels(labels, batch.rows, scores.shape[1])
-        return {
-            "loss": functional.cross_entropy(scores, labels, reduction="none"),
-            "accuracy": scores.argmax(1) == labels,
-        }
-
-    # To and from a checkpoint
+    # Checkpoints
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs to look in the same steps."""
+        """Return what a resumed run needs to check at the same steps."""
         return {"work": self._work_at_last_check, "checks": self.checks, "forgotten": self._forgotten}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
         self._work_at_last_check, self.checks = int(state["work"]), list(state["checks"])
         self._forgotten = state.get("forgotten")
 
@@ -232,7 +202,7 @@ def _some(rows: Tensor, count: int) -> Tensor:
 def _knobs(phase: Phase) -> str:
     """Return the names of the settings that make a phase do more or less.
 
-    They are those of the phase where its settings name it, as ``stage1_learning_rate`` does.
+    If some settings are named after the phase, such as ``stage1_learning_rate``, only these are returned.
     """
     settings = getattr(phase, "settings", None)
     names = list(settings.to_dict()) if isinstance(settings, Settings) else []

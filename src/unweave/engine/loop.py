@@ -1,82 +1,102 @@
-"""The one loop: every method's phases run here."""
+"""The loop that runs the phases of every method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from unweave.engine.batches import derive_seed
-from unweave.engine.checkpoints import Checkpoint, Checkpoints
+from unweave.engine.callbacks import Callback, Running
+from unweave.engine.checkpoints import Checkpoint, CheckpointFolder
 from unweave.engine.cost import Cost
 from unweave.engine.guard import CollapseError, Guard
-from unweave.engine.history import History, Tell
-from unweave.engine.phase import Logged, Phase
+from unweave.engine.history import History
+from unweave.engine.phase import Phase
 from unweave.engine.progress_line import ProgressLine
 from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.runtime import exchange, own_random_numbers, processes, seed_everything, sharding
-
-Watcher: TypeAlias = Callable[[Phase, int], Logged]
 
 
 def run_phases(
     bench: Workbench,
     phases: Sequence[Phase],
     *,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: CheckpointFolder | None = None,
     resume: bool = False,
     progress: ProgressLine | None = None,
-    watch: Watcher | None = None,
-    stop: Callable[[], bool] | None = None,
     guard: Guard | None = None,
-    tell: Tell | None = None,
+    callbacks: Sequence[Callback] = (),
+    running: Running | None = None,
 ) -> History:
     """Run the phases in order on the workbench's model and return what they logged.
 
     The random numbers of a step depend on the seed, the phase and the step only, so a run that resumes from
-    a checkpoint goes on exactly as if it had never stopped. The caller's random generators are left alone. Several
-    processes take every step together; the first decides when to look, to save and to leave.
-    ``watch`` is called after each step; what it returns is logged with it. ``stop`` is asked after each step whether
-    to leave: then a checkpoint is written, if there is a place for it, and `Stopped` raised. A ``guard`` stops a run
-    that destroys the model, with a `CollapseError` that has the last good weights. ``tell`` gets the rows of the
-    history as they are read: at checkpoints, when progress is shown, and at the end of a phase.
+    a checkpoint continues exactly as if it had never stopped. The caller's random generators do not change. Several
+    processes take every step together; the first decides when to check, save and stop.
+
+    The values that ``callbacks`` return after a step are logged with it. If a callback wants to stop, the run writes a
+    checkpoint, if ``checkpoints`` is given, and raises `Stopped`. A ``guard`` stops a run that destroys the model with
+    a `CollapseError` that holds the last good weights. ``running`` describes the run to the callbacks.
     """
-    run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), watch, stop, guard, History(tell=tell))
+    running = running or Running(bench, bench.split)
+    run = _Run(bench, phases, checkpoints, progress or ProgressLine(show=False), guard, list(callbacks), running)
     done = checkpoints.newest() if checkpoints and resume else None
-    try:
-        with processes.heard():
-            run.go(done)
-    except Stopped:
-        raise
-    except RunError as error:
-        if guard is None or guard.good is None:
+    with _going_along(callbacks, running):
+        try:
+            with processes.heard():
+                run.go(done)
+        except Stopped:
             raise
-        stopped = error if isinstance(error, CollapseError) else CollapseError(str(error))
-        stopped.good = guard.good
-        raise stopped from error
+        except RunError as error:
+            if guard is None or guard.good is None:
+                raise
+            stopped = error if isinstance(error, CollapseError) else CollapseError(str(error))
+            stopped.good = guard.good
+            raise stopped from error
+        for callback in callbacks:
+            callback.finish(running)
     bench.mode("eval")
     return run.history
 
 
+@contextmanager
+def _going_along(callbacks: Sequence[Callback], running: Running) -> Iterator[None]:
+    """Begin the callbacks, and end them however the run ends."""
+    with ExitStack() as stack:
+        for callback in callbacks:
+            stack.callback(callback.end)
+            callback.begin(running)
+        yield
+
+
 @dataclass
 class _Run:
-    """What belongs to one run of phases."""
+    """One run of phases."""
 
     bench: Workbench
     phases: Sequence[Phase]
-    checkpoints: Checkpoints | None
+    checkpoints: CheckpointFolder | None
     line: ProgressLine
-    watch: Watcher | None
-    stop: Callable[[], bool] | None
     guard: Guard | None
-    history: History
+    callbacks: list[Callback]
+    running: Running
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = History(tell=self._tell)
+
+    def _tell(self, first: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        for callback in self.callbacks:
+            callback.rows(first, rows)
 
     def go(self, done: Checkpoint | None) -> None:
-        """Run everything, or what a checkpoint left to do."""
+        """Run all phases, or those that remain after a checkpoint."""
         if done:
             self._restore(done)
         with own_random_numbers(self.bench.device), self.bench.working(), self.line:
@@ -89,7 +109,7 @@ class _Run:
                     self._begin(index)
                     self._steps(index, first=0)
                 phase.finish()
-                _ = self.history.rows  # raises where a value is not finite
+                _ = self.history.rows  # raises if a value is not finite
                 self._require_finite(f"in the last step of {phase.name}")
                 if self.guard and phase.steps:
                     self.guard.check_end(phase)
@@ -105,26 +125,33 @@ class _Run:
     def _steps(self, index: int, *, first: int) -> None:
         bench, phase = self.bench, self.phases[index]
         self.line.phase(phase.name, steps=phase.steps, done=first)
-        own = [processes.rank()] if processes.rank() else []  # each drops out neurons of its own
+        own = [processes.rank()] if processes.rank() else []  # each process draws its own dropout
         for number in range(first, phase.steps):
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
-            bench.passes.forwards.step(number - first, left=phase.steps - number)
+            bench.forward.compiling.step(number - first, left=phase.steps - number)
             logged = phase.step(number)
-            self.history.add(phase.name, number, {**logged, **self.watch(phase, number)} if self.watch else logged)
+            for callback in self.callbacks:
+                logged = {**logged, **callback.step(phase, number)}
+            self.history.add(phase.name, number, logged)
             if self.line.due():
                 self.line.show(number + 1, self.history.rows[-1])
-            look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
-            leave = self.stop is not None and self.stop()
-            save = self.checkpoints is not None and (leave or self.checkpoints.due())
-            look, leave, save = processes.agreed(look, leave, save)
-            if self.guard and look:
-                _ = self.history.rows
-                self.guard.check(phase, number)
-            if self.checkpoints and save:
-                self.checkpoints.save(self._checkpoint(index, number + 1))
-            if leave:
-                left = "it can be resumed" if self.checkpoints else "without a folder (out=) nothing is kept"
-                raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
+            self._between_steps(index, number)
+
+    def _between_steps(self, index: int, number: int) -> None:
+        """Check, save and stop, if each is due."""
+        phase = self.phases[index]
+        look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
+        leave = any(callback.wants_to_stop() for callback in self.callbacks)
+        save = self.checkpoints is not None and (leave or self.checkpoints.due())
+        look, leave, save = processes.agreed(look, leave, save)
+        if self.guard and look:
+            _ = self.history.rows
+            self.guard.check(phase, number)
+        if self.checkpoints and save:
+            self.checkpoints.save(self._checkpoint(index, number + 1))
+        if leave:
+            left = "the run can be resumed" if self.checkpoints else "without an output folder (out=) nothing is kept"
+            raise Stopped(f"Stopped after step {number} of {phase.name}; {left}.")
 
     def _checkpoint(self, index: int, step: int) -> Checkpoint:
         bench = self.bench
@@ -133,6 +160,8 @@ class _Run:
         tensors |= {f"buffer.{name}": buffer for name, buffer in unsaved_buffers(bench.model).items()}
         for number, phase in enumerate(self.phases[: index + 1]):
             tensors |= {f"phase.{number}.{name}": tensor for name, tensor in phase.state().items()}
+        for number, callback in enumerate(self.callbacks):
+            tensors |= {f"callback.{number}.{name}": tensor for name, tensor in callback.state().items()}
         self._require_finite(f"in step {step - 1} of {self.phases[index].name}")
         bench.meter.tick()
         extra = {
@@ -147,7 +176,7 @@ class _Run:
         if done.extra.get("phases") != [phase.name for phase in self.phases]:
             raise UsageError(
                 f"The checkpoint belongs to a run with the phases {done.extra.get('phases')}, not to this one. "
-                "Resume with the command that began the run."
+                "Resume with the command that started the run."
             )
         try:
             sharding.load(self.bench.model, _under("model.", done))
@@ -160,6 +189,8 @@ class _Run:
             for number, phase in enumerate(self.phases[: done.phase + 1]):
                 phase.prepare(self.bench)
                 phase.load_state(_under(f"phase.{number}.", done))
+            for number, callback in enumerate(self.callbacks):
+                callback.load_state(_under(f"callback.{number}.", done))
             self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             if isinstance(error, UsageError | RunError):
@@ -168,19 +199,19 @@ class _Run:
 
     def _require_finite(self, when: str) -> None:
         finite = {name: sharding.local(tensor).isfinite().all() for name, tensor in self.bench.model.named_parameters()}
-        if self.bench.sharded:  # what this process holds of a weight may be fine
+        if self.bench.sharded:  # this process's shard of a weight may be finite
             flags = exchange.summed(torch.stack(list(finite.values())).long())
             finite = dict(zip(finite, flags == processes.count(), strict=True))
         broken = [name for name, fine in finite.items() if not fine]
         if broken:
             raise RunError(
                 f"The weights of {broken[0]} became infinite or NaN {when}. Nothing was changed. "
-                "Take a smaller learning rate, and check the model's weights before the run."
+                "Use a smaller learning rate, and check the model's weights before the run."
             )
 
 
 def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers that a model leaves out of its state, which training mode may change all the same."""
+    """Return the buffers that a model's state dict omits; training mode may still change them."""
     saved = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
 

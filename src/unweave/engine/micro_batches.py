@@ -1,8 +1,8 @@
-"""Batches in pieces that fit into memory, with the results of whole ones.
+"""Micro-batches: batches in pieces that fit into memory, with the results of whole batches.
 
-A method's objective is some function of the vector of a batch's losses. So the losses are computed first, piece by
-piece and without gradients; the objective says how much each of them weighs; then every piece is run again and its
-weighted losses are differentiated. This costs one more forward pass, and holds one piece's activations at most.
+A method's objective is a function of the vector of a batch's losses. The losses are computed first, piece by piece and
+without gradients. The objective gives each loss its weight. Then every piece is run again, and its weighted losses are
+differentiated. This costs one more forward pass and holds the activations of one piece at most.
 """
 
 from __future__ import annotations
@@ -22,25 +22,31 @@ Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, 
 
 
 class MicroBatches:
-    """Runs batches whole, or in pieces of ``size`` samples. Memory that runs out halves the size, and work goes on."""
+    """Runs batches whole or in pieces of ``size`` samples. If memory runs out, it halves the size and continues."""
 
     def __init__(
-        self, size: int | None, device: torch.device, parameters: Sequence[nn.Parameter], *, in_step: bool = False
+        self,
+        size: int | None,
+        device: torch.device,
+        parameters: Sequence[nn.Parameter],
+        *,
+        in_step: bool = False,
+        quiet: bool = False,
     ) -> None:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
-        self.size, self.parameters = size, list(parameters)
-        self._watched = device.type == "cuda" and not in_step  # elsewhere memory that runs out cannot be caught
-        self._in_step = in_step  # with other processes, which would wait for what this one does anew
+        self.size, self.parameters, self._quiet = size, list(parameters), quiet
+        self._watched = device.type == "cuda" and not in_step  # elsewhere running out of memory cannot be caught
+        self._in_step = in_step  # other processes would wait if this one repeated a pass
         self._anchor = torch.zeros((), device=device, requires_grad=True)
 
     def run(self, run: Run, data: Data, *, training: bool) -> Tensor:
-        """Return what ``run`` gives for the batch, with gradient where gradients are on."""
+        """Return the results of ``run`` for the batch, with gradients if they are enabled."""
         if training:  # batch statistics and dropout make a sample's result depend on the rest of the batch
             if self.size is not None and _length(data) > self.size:
                 raise UsageError(
-                    f"A batch of {_length(data)} samples cannot be cut into micro-batches of {self.size} in training "
-                    "mode of normalisation and dropout. Take normalisation=eval, or smaller batches."
+                    f"A batch of {_length(data)} samples cannot be split into micro-batches of {self.size} in training "
+                    "mode of normalisation and dropout. Use normalisation=eval or smaller batches."
                 )
             return run(data)
         if torch.is_grad_enabled() and (self._watched or self.size is not None):
@@ -72,13 +78,13 @@ class MicroBatches:
     def _backward(
         self, forward: Callable[[], Tensor], weights: Tensor, parameters: list[nn.Parameter]
     ) -> list[nn.Parameter]:
-        """Differentiate; return the parameters whose gradient is missing because memory ran out in between.
+        """Differentiate; return the parameters whose gradient is missing because memory ran out.
 
-        A parameter gets its gradient in one piece, so it has all of it or nothing.
+        A parameter's gradient is added in one operation, so it is either complete or missing.
         """
         before = [_version(parameter) for parameter in parameters]
         try:
-            some = None if parameters is self.parameters else parameters  # naming all of them takes time
+            some = None if parameters is self.parameters else parameters  # listing all of them takes time
             torch.autograd.backward(forward(), weights, inputs=some)
             return []
         except torch.OutOfMemoryError as error:
@@ -88,7 +94,7 @@ class MicroBatches:
     def _pieces(self, data: Data) -> list[Data]:
         if self.size is None or _length(data) <= self.size:
             return [data]
-        size = self.size  # which may shrink while the pieces are run
+        size = self.size  # `self.size` may shrink while the pieces run
         starts = range(0, _length(data), size)
         return [map_tensors(operator.itemgetter(slice(start, start + size)), data) for start in starts]
 
@@ -96,24 +102,28 @@ class MicroBatches:
         tried = min(count, self.size or count)
         if self._in_step:
             raise RunError(
-                f"The device's memory does not suffice for {tried} samples at once. Give --micro-batch "
-                f"{(tried + 1) // 2} (micro_batch), or take more processes."
+                f"The device ran out of memory with {tried} samples at once. Use --micro-batch "
+                f"{(tried + 1) // 2} (micro_batch) or more processes."
             ) from error
         if tried == 1:
-            raise RunError("The device's memory does not suffice for a single sample.") from error
+            raise RunError(
+                "The device ran out of memory with a single sample. Use a device with more memory."
+            ) from error
         self.size = (tried + 1) // 2
+        if self._watched:
+            torch.cuda.empty_cache()
+        if self._quiet:
+            return
         warnings.warn(
-            f"The device's memory does not suffice for {tried} samples at once: going on with {self.size}. "
-            "Results stay the same.",
+            f"The device ran out of memory with {tried} samples at once. The run continues with {self.size}; "
+            "results stay the same.",
             RunWarning,
             stacklevel=2,
         )
-        if self._watched:
-            torch.cuda.empty_cache()
 
 
 class _Differentiated(torch.autograd.Function):
-    """Results of a batch whose gradient is taken whole, or piece by piece where memory asks for it."""
+    """The results of a batch, differentiated whole or, if memory is short, piece by piece."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, micro: MicroBatches, run: Run, data: Data) -> Tensor:
@@ -133,7 +143,7 @@ class _Differentiated(torch.autograd.Function):
         micro: MicroBatches = ctx.micro
         left = micro.parameters
         if ctx.whole is not None:
-            whole, ctx.whole = [ctx.whole], None  # so that the activations go with the call
+            whole, ctx.whole = [ctx.whole], None  # so that the activations are freed with the call
             left = micro._backward(whole.pop, weights, left)
         if left:
             micro.differentiate(ctx.run, ctx.data, weights, left)
@@ -145,5 +155,5 @@ def _length(data: Data) -> int:
 
 
 def _version(parameter: nn.Parameter) -> int | None:
-    """Tell gradients apart: it changes whenever something is added."""
+    """Return the version of a gradient, which changes whenever something is added to it."""
     return None if parameter.grad is None else parameter.grad._version

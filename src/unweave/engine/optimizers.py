@@ -18,7 +18,7 @@ def make_optimizer(
     momentum: float = 0.0,
     weight_decay: float = 0.0,
 ) -> torch.optim.Optimizer:
-    """Return the optimiser of that name; on CUDA as one kernel for all parameters."""
+    """Return the optimiser with that name, in its fused form if all parameters are on CUDA."""
     fused = all(parameter.is_cuda for parameter in parameters)
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum, weight_decay=weight_decay, fused=fused)

@@ -19,14 +19,14 @@ State: TypeAlias = "dict[str, Tensor]"
 
 
 class Phase(ABC):
-    """One loop of a method. Subclasses say what they keep, how many steps they take, and what a step does.
+    """One loop of a method. Subclasses define what they keep, how many steps they take, and what a step does.
 
-    The engine calls ``prepare`` (always), ``begin`` (only when the phase starts afresh), then ``step`` for
-    each number from 0 to ``steps`` − 1, then ``finish``. Attributes named in ``keeps`` are the phase's whole
-    state: tensors, lists of tensors, optimisers or modules, which the engine saves and brings back.
+    The engine calls ``prepare`` (always), ``begin`` (unless the phase is resumed), then ``step`` for each number from
+    0 to ``steps`` − 1, then ``finish``. Attributes named in ``keeps`` are the phase's whole state: tensors, lists of
+    tensors, optimisers or modules, which the engine saves and restores.
 
-    ``guards`` are the subsets that the phase must not destroy at any time, ``guards_at_end`` those that must be whole
-    at its end; ``"forget"`` among the latter means that their loss should have risen by then.
+    ``guards`` are the subsets that the phase must preserve at every step, ``guards_at_end`` those that it must preserve
+    at its end. ``"forget"`` in ``guards_at_end`` means that the forget loss should have risen by then.
     """
 
     name: ClassVar[str]
@@ -37,11 +37,11 @@ class Phase(ABC):
     bench: Workbench
 
     def prepare(self, bench: Workbench) -> None:
-        """Make batches and optimisers, set ``steps``. Must not depend on the weights' values."""
+        """Create batches and optimisers, and set ``steps``. Must not depend on the values of the weights."""
         self.bench = bench
 
     def begin(self) -> None:  # noqa: B027
-        """Measure what the phase needs of the weights that it starts from."""
+        """Measure what the phase needs to know about its initial weights."""
 
     @abstractmethod
     def step(self, number: int) -> Logged:
@@ -51,13 +51,13 @@ class Phase(ABC):
         """Do what remains after the last step."""
 
     def state(self) -> State:
-        """Return what the phase keeps as named tensors, in one piece; where weights are cut, in the first process."""
+        """Return the phase's state as named, unsharded tensors; if weights are sharded, only in the first process."""
         return collected(
             {f"{name}.{key}": tensor for name in self.keeps for key, tensor in _to_tensors(getattr(self, name)).items()}
         )
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave. Call it after ``prepare``."""
+        """Restore what `state` returned. Call it after ``prepare``."""
         for name in self.keeps:
             mine = {key.removeprefix(f"{name}."): t for key, t in state.items() if key.startswith(f"{name}.")}
             setattr(self, name, _from_tensors(getattr(self, name, None), mine, self.bench))
@@ -86,7 +86,7 @@ def _to_tensors(value: Any) -> State:
             "param_groups": state["param_groups"],
         }
         return {**tensors, "optimizer_rest": _text_tensor(json.dumps(rest))}
-    raise TypeError(f"A phase cannot keep a {type(value).__name__}.")
+    raise TypeError(f"A phase cannot keep a {type(value).__name__}. Keep tensors, optimisers or modules.")
 
 
 def _from_tensors(current: Any, tensors: Mapping[str, Tensor], bench: Workbench) -> Any:
@@ -110,7 +110,7 @@ def _from_tensors(current: Any, tensors: Mapping[str, Tensor], bench: Workbench)
 
 
 def _as_owned(tensor: Tensor, owner: Tensor) -> Tensor:
-    """Cut a tensor as its weight is cut, or lay it out in memory as its weight is: fused optimisers ask for that."""
+    """Shard a tensor like its weight, or give it the memory layout of its weight, which fused optimisers need."""
     if is_cut(owner):
         return cut_like(tensor, owner)
     return torch.empty_like(owner, dtype=tensor.dtype, device=tensor.device, requires_grad=False).copy_(tensor)

@@ -1,6 +1,6 @@
-"""A live line on standard error: phase, step, logged values, time left. Silent when nobody watches.
+"""A live line on standard error: phase, step, logged values, time left. Off if standard error is not a terminal.
 
-Of several processes the first shows it.
+Only the first process shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ REFRESH_SECONDS = 0.2
 
 
 def make_bar(console: Console, *, show: bool) -> Progress:
-    """Return a live display for lines of phases, which one line of something larger may share."""
-    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # values give way where the line is short
+    """Return a live display for the lines of phases; a larger task may add its own line."""
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # values are shortened if the line is too long
     return Progress(
         TextColumn("[bold]{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=16),
@@ -36,9 +36,9 @@ def make_bar(console: Console, *, show: bool) -> Progress:
 
 
 class ProgressLine:
-    """Shows one phase after the other. ``show=None`` means: if standard error is a terminal.
+    """Shows one phase after the other. ``show=None`` shows the line if standard error is a terminal.
 
-    ``show`` may also be a live display that is on already; the line is then one of its lines.
+    ``show`` may also be a running live display, which then gets one more line.
     """
 
     def __init__(self, *, show: bool | Progress | None = None, title: str = "") -> None:
@@ -67,14 +67,14 @@ class ProgressLine:
             self._bar.remove_task(self._task)
 
     def phase(self, name: str, *, steps: int, done: int) -> None:
-        """Begin to show a phase."""
+        """Start to show a phase."""
         if self._task is not None:
             self._bar.remove_task(self._task)
         description = f"{self.title} {name}".strip()
         self._task = self._bar.add_task(description, total=steps, completed=done, values="")
 
     def due(self) -> bool:
-        """Tell whether it is time to show something again (reading values may wait for the device)."""
+        """Return whether an update is due (reading values may wait for the device)."""
         now = time.monotonic()
         if not self.visible or now - self._last < REFRESH_SECONDS:
             return False
@@ -82,7 +82,7 @@ class ProgressLine:
         return True
 
     def show(self, done: int, row: Mapping[str, Any]) -> None:
-        """Show how far the phase is, and its latest values."""
+        """Show the progress of the phase and its latest values."""
         values = "  ".join(
             f"{name.replace('_', ' ')} {value:.3g}" for name, value in row.items() if name not in ("phase", "step")
         )

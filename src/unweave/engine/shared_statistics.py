@@ -1,6 +1,6 @@
-"""Batch normalisation in training mode over the whole batch, where several processes share it.
+"""Batch normalisation in training mode over a whole batch that several processes share.
 
-Torch's own ``SyncBatchNorm`` works on GPUs only, and counts every row that it is given; ours counts no repeated ones.
+Torch's own ``SyncBatchNorm`` works on GPUs only and counts every row; ours does not count repeated rows.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from unweave.runtime import exchange, processes
 
 
 class SharedStatistics:
-    """Lets the batch normalisation layers of a model take their statistics from the batches of all processes.
+    """Makes the batch normalisation layers of a model use the statistics of all processes' batches together.
 
-    ``real`` says how many rows of this process's batch count; the rest are repeated ones.
+    ``real`` is the number of rows of this process's batch that count; the rest are repeated.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.real: int | None = None
         several = processes.count() > 1
         self._layers = [m for m in model.modules() if isinstance(m, _BatchNorm)] if several else []
-        # Only here, because it brings the whole compiler with it; there is nothing to compile in talking.
+        # Called only if needed, because it imports the whole compiler. Communication gains nothing from compiling.
         forward = torch.compiler.disable(_forward) if self._layers else _forward
         for layer in self._layers:
             layer.shared = self  # type: ignore[assignment]
             layer.forward = MethodType(forward, layer)  # type: ignore[method-assign]
 
     def __deepcopy__(self, memo: dict[int, object]) -> SharedStatistics:
-        return self  # a copied model is given the same batches
+        return self  # a copied model gets the same batches
 
     def release(self) -> None:
-        """Give the layers back as they were."""
+        """Restore the layers."""
         for layer in self._layers:
             del layer.forward, layer.shared
         self._layers = []
 
 
 def _forward(layer: _BatchNorm, inputs: Tensor) -> Tensor:
-    """Normalise by mean and variance over all processes; in evaluation mode, as ever."""
+    """Normalise by mean and variance over all processes; in evaluation mode, as usual."""
     if not layer.training:
         return type(layer).forward(layer, inputs)
     shared: SharedStatistics = layer.shared  # type: ignore[assignment]
     values = inputs.float() if inputs.dtype in (torch.bfloat16, torch.float16) else inputs
-    counted = values[: shared.real].transpose(0, 1).flatten(1)  # (channels, samples and places)
+    counted = values[: shared.real].transpose(0, 1).flatten(1)  # (channels, samples × positions)
     total = exchange.summed(torch.cat([counted.sum(dim=1), counted.new_full((1,), counted.shape[1])]))
     mean, count = total[:-1] / total[-1], total[-1].detach()
     variance = exchange.summed((counted - mean[:, None]).square().sum(dim=1)) / count

@@ -1,4 +1,4 @@
-"""What a phase works with: the model being changed, its data on the device, its losses and gradients.
+"""The workbench of a phase: the model being changed, its data on the device, its losses and gradients.
 
 Every forward and backward pass of every method goes through here, so that precision, devices, processes and counting
 are in one place.
@@ -7,8 +7,9 @@ are in one place.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -16,20 +17,22 @@ from torch import Tensor, nn
 
 from unweave.data import (
     Batch,
+    Check,
     Data,
+    KeepData,
     Partition,
+    as_groups,
     has_one_each,
     join,
     labels_of,
+    may_cut,
     require_classes,
-    require_known_labels,
-    settle_padding,
     shapes,
 )
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiling import Compile
 from unweave.engine.cost import Cost, Meter
-from unweave.engine.forward import Passes
+from unweave.engine.forward import Forward
 from unweave.engine.shared_statistics import SharedStatistics
 from unweave.errors import UsageError
 from unweave.maths import Gradient
@@ -46,22 +49,22 @@ from unweave.runtime import (
     use_channels_last,
     use_contiguous,
 )
-from unweave.tasks import Loss, cross_entropy, log_odds, logits, try_on
+from unweave.tasks import Task, find_task, scoring_task
 
 Mode = Literal["eval", "train"]
-IN_ORDER = 1024  # samples at a time, where nothing but their losses is asked for
-AT_ONCE = 512  # samples of small batches in one pass of a CUDA device
+IN_ORDER = 1024  # samples in a pass that computes losses only
+AT_ONCE = 512  # samples in a pass that small batches share on CUDA
 
 
 class Workbench:
-    """The model being changed, and the ways to read losses and gradients from it.
+    """The model being changed, with methods to compute its losses and gradients.
 
-    ``precision`` is that of forward and backward passes; weights and gradients stay in float32. ``compile`` says when
-    forward passes are compiled: where it pays (``auto``), wherever a shape of batch occurs twice (``on``), or never. On
-    CUDA convolutional models are laid out channels last while they are here; `release` gives the model back as it was.
-    ``micro_batch`` is the most samples that are differentiated at once, ``max_memory`` the most bytes taken on a CUDA
-    device; where a batch needs more, it is cut into pieces, with the same results. With ``shard``, several processes
-    work on a copy of the model whose weights are cut among them.
+    ``precision`` is the precision of forward and backward passes; weights and gradients stay in float32. ``compile``
+    says whether forward passes are compiled: where it pays (``auto``), for every batch shape that occurs twice
+    (``on``), or never (``off``). On CUDA, convolutional models use the channels-last layout; `release` restores the
+    original one. ``micro_batch`` is the most samples to differentiate at once, ``max_memory`` the most bytes to use on
+    a CUDA device. A batch that needs more is split, with the same results. With ``shard``, several processes work on a
+    copy of the model and shard its weights.
     """
 
     def __init__(
@@ -70,23 +73,23 @@ class Workbench:
         split: Partition,
         *,
         device: torch.device,
-        loss: Loss = cross_entropy,
+        task: Task | str | None = None,
+        reads: Sequence[str] = (),
         seed: int = 0,
         precision: Precision = "auto",
         compile: Compile = "auto",
         micro_batch: int | None = None,
         max_memory: int | str | None = None,
-        initial: Callable[[], nn.Module] | None = None,
-        reference: Any = None,
+        keep_data: KeepData = "auto",
         shard: bool | None = False,
     ) -> None:
         self.sharded, self._pattern = sharding.is_wanted(shard), model
         exchange.spread([*model.parameters(), *model.buffers()])
         self.model = model = sharding.sharded(model, device) if self.sharded else model
-        self.split, self.loss, self.initial = split, loss, initial
-        self.reference = reference  # what the forget losses are to look like, for methods that have such a goal
+        self.split = split
+        self.keep_data: KeepData = keep_data
         self.device, self.seed, self.precision = device, seed, resolve_precision(precision, device)
-        # Not where weights are cut among processes: there a batch that memory is too small for cannot be cut again.
+        # Not with sharded weights: there a batch that does not fit into memory cannot be split again.
         self.at_once = AT_ONCE if device.type == "cuda" and not self.sharded else 0
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
@@ -96,81 +99,77 @@ class Workbench:
         for parameter in self.parameters:
             if parameter.dtype in (torch.float16, torch.bfloat16):
                 raise UsageError(
-                    f"The trained weights are {str(parameter.dtype).removeprefix('torch.')}, in which small steps are "
-                    "lost. Pass model.float(); precision='bfloat16' makes the passes as fast."
+                    f"The trained weights are {str(parameter.dtype).removeprefix('torch.')}, which loses small steps. "
+                    "Pass model.float(); precision='bfloat16' makes the passes as fast."
                 )
         _refuse_sparse(model)
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self._laid_out = [] if self.sharded else use_channels_last(model, device)
+        self._task, self._reads = task, reads
         self.statistics = SharedStatistics(model)
         self.meter = Meter(device)
-        self.passes = Passes(
-            model,
-            split.samples,
-            loss=loss,
+        self.forward = Forward(
             device=device,
             precision=self.precision,
             compile=compile,
+            parameters=self.parameters,
             micro_batch=micro_batch,
             sharded=self.sharded,
             meter=self.meter,
+            keep_data=keep_data,
         )
-        self._classes: int | None = None
-        self._touched: set[int] | None = None  # parameters that had a part in a gradient since the last step
+        self._sample: Tensor | None = None  # the outputs for one sample, for their shape
+        self._touched: set[int] | None = None  # parameters with a gradient since the last step
+
+    @cached_property
+    def task(self) -> Task:
+        """The task of the model, found from one of the samples that the method reads."""
+        rows = self.split.rows(*(self._reads or self.split.names))
+        return find_task(self._task, self.model, self.split.samples, rows, self.device)
 
     # Data
 
     def batches(self, *subsets: str, size: int, by_label: bool = False) -> Batches:
         """Return shuffled batches over one or several subsets together.
 
-        Read in order instead, they go through the data set by position or, ``by_label``, by training label.
+        Read in order, they follow the positions in the data set or, with ``by_label``, the training labels.
         """
         if not any(len(self.split[subset]) for subset in subsets):
             raise UsageError(f"This method needs {' or '.join(subsets)} data, but the split has none.")
         samples, rows = self.split.samples, self.split.rows(*subsets)
-        samples.keep(rows, self.device)
-        self.settle_padding(rows)
-        # Another loss may have labels of another kind; ours needs a logit for each.
-        classes = self._count_classes(rows) if self.own_loss else None
+        samples.keep(rows, self.device, how=self.keep_data)
+        cut = may_cut(samples, self.model, self.task.tried_outputs, rows, self.device)
+        self.forward.may_run_apart(self.task.independent and cut)
+        check = self._label_check(rows)
         kept = samples.kept_labels(rows, self.device)
-        if classes is not None and kept is not None:
-            require_known_labels(kept, rows, classes)
+        if check and kept is not None:
+            check(kept, rows)
         if by_label:
             read = kept if kept is not None else torch.cat([labels_of(samples.read(row[None])) for row in rows])
-            rows = rows[read.cpu().argsort(stable=True)]
+            rows = rows[as_groups(read.cpu()).argsort(stable=True)]
         seed = derive_seed(self.seed, "batches", *subsets, size)
-        return Batches(samples, rows, size=size, seed=seed, device=self.device, classes=classes)
-
-    def settle_padding(self, rows: Tensor) -> None:
-        """See whether padding may be cut before samples are taken in batches."""
-        run = try_on if self.own_loss else self.loss
-        settle_padding(self.split.samples, self.model, run, rows, self.device)
+        return Batches(samples, rows, size=size, seed=seed, device=self.device, check=check, cut=cut)
 
     def varies(self, batches: Batches) -> bool:
-        """Tell whether a sample can look different each time (random transforms)."""
+        """Return whether a sample may differ each time it is read (random transforms)."""
         return self.split.samples.varies(batches.rows)
 
     # Losses
 
     def losses(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
-        """Return the loss of every sample, with gradient where gradients are on."""
-        return self._run(self.loss, batch, model)
-
-    @property
-    def own_loss(self) -> bool:
-        """Whether the loss is our cross-entropy: any other may know neither classes nor logits."""
-        return self.passes.own_loss
+        """Return the loss of every sample, with gradients if they are enabled."""
+        return self._run(self.task.batch_losses, batch, model)
 
     @property
     def shares_passes(self) -> bool:
-        """Whether a sample's loss is the same in whatever batch it is."""
-        return self.passes.are_shared_by(self.model)
+        """Whether a sample's loss does not depend on the rest of its batch."""
+        return self.task.independent and not self.model.training
 
     def losses_together(self, *batches: Batch) -> list[Tensor]:
-        """Return the losses of several batches, from one forward pass for each shape where that changes nothing.
+        """Return the losses of several batches. Batches of one shape share a forward pass if that changes nothing.
 
-        It would in training mode, where samples of a batch depend on each other; and it might with a loss that is not
-        ours.
+        It would change results in training mode, where the samples of a batch depend on each other, and it might with
+        a user's own loss.
         """
         if not self.shares_passes:
             return [self.losses(batch) for batch in batches]
@@ -182,53 +181,57 @@ class Workbench:
         for places in alike.values():
             some = [batches[place] for place in places]
             data = join([one.data for one in some]) if len(some) > 1 else some[0].data
-            mine = self.passes.run(self.loss, self.model, data, total=sum(map(len, some)))
+            mine = self.forward.run(self.task.batch_losses, self.model, data, total=sum(map(len, some)))
             parts = mine.split([one.part.size if one.part else len(one) for one in some])
             for place, one, part in zip(places, some, parts, strict=True):
                 found[place] = exchange.gathered(part, one.part)
         return [found[place] for place in range(len(batches))]
 
     def losses_in_passes(self, batches: Iterable[Batch], *, most: int) -> Iterator[list[tuple[Batch, Tensor]]]:
-        """Yield batches with their losses, those that share a forward pass together: ``most`` samples, or one batch.
+        """Yield groups of batches with their losses. A group is one pass of at most ``most`` samples, or one batch.
 
-        A CUDA device gets some hundred at a time, however few are asked for: a small pass takes as long as a large one,
-        which is the time to tell the device what to do. Where its memory is too small for them, they are cut again.
+        On CUDA a pass may have 512 samples even if ``most`` is smaller: there a small pass takes as long as a large
+        one, because launching it takes that long. A pass that does not fit into memory is split again.
         """
         for group in grouped(batches, most=max(most, self.at_once) if self.shares_passes else 0):
             yield list(zip(group, self.losses_together(*group), strict=True))
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:
-        """Return the logits of every sample, for methods that look beyond the loss."""
-        return self._run(logits, batch, model)
+        """Return the logits of every sample, for methods that need more than the loss."""
+        return self._run(self.task.outputs, batch, model)
 
     def log_odds(self, batch: Batch) -> Tensor:
-        """Return the log-odds against the label of every sample; of a loss that is not ours, the losses."""
-        return self._run(log_odds if self.own_loss else self.loss, batch, None)
+        """Return every sample's log-odds against its label, or its loss if the task has no probabilities."""
+        return self._run(self.task.batch_odds, batch, None)
+
+    def labels(self, batch: Batch) -> Tensor:
+        """Return the labels of a batch in the form that the task's losses need."""
+        return self.task.labels(batch.labels)
 
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None
-        mine = self.passes.run(function, model or self.model, batch.data, total=len(batch))
+        mine = self.forward.run(function, model or self.model, batch.data, total=len(batch))
         return exchange.gathered(mine, batch.part)
 
     def losses_in_order(self, batches: Batches) -> Tensor:
-        """Return the loss of every sample of a subset, in the order of its rows, without gradient."""
+        """Return the loss of every sample of a subset, in the order of its rows, without gradients."""
         with torch.no_grad():
             many = (
                 batches.in_batches_of(IN_ORDER) if self.device.type == "cuda" else batches
-            )  # small ones leave it idle
+            )  # small ones leave the GPU idle
             return torch.cat([self.losses(batch) for batch in many.in_order()])
 
     # Gradients
 
     def changed_weights(self) -> list[Tensor]:
-        """Return the trained weights, and those that a trained adapter, such as LoRA's, is added to.
+        """Return the trained weights, and the base weights of trained adapters such as LoRA's.
 
-        Steps that are measured by the weights are measured by these: an adapter begins at zero, and how much it changes
-        is seen beside the layer that it belongs to. Weights of a byte or less, no numbers by themselves, are left out.
+        Methods that scale a step by the weights use these. An adapter starts at zero, so its change is compared with
+        the layer that it adapts. Weights of one byte or less are skipped, because they are codes, not values.
         """
         weights: dict[int, Tensor] = {id(parameter): parameter for parameter in self.parameters}
         for module in self.model.modules():
-            base = getattr(module, "base_layer", None)  # so peft calls it
+            base = getattr(module, "base_layer", None)  # the name in peft
             if isinstance(base, nn.Module) and any(parameter.requires_grad for parameter in module.parameters()):
                 weights |= {id(w): w for w in base.parameters() if w.is_floating_point() and w.itemsize > 1}
         return [weight.detach() for weight in weights.values()]
@@ -236,7 +239,7 @@ class Workbench:
     def gradient(self, objectives: Iterable[Tensor]) -> Gradient:
         """Return the gradient of the sum of the objectives over all processes, one tensor per trainable parameter.
 
-        Objectives are taken one at a time, so that a generator holds one batch's activations at most; their
+        Objectives are differentiated one at a time, so a generator holds the activations of one batch at most. Their
         gradients add up in place.
         """
         for parameter in self.parameters:
@@ -250,15 +253,15 @@ class Workbench:
         ]
         for parameter in self.parameters:
             parameter.grad = None
-        if not self.sharded:  # where torch has averaged them already
+        if not self.sharded:  # with sharding, torch has averaged them already
             exchange.average(gradient)
         return gradient
 
     def descend(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
-        """Let the optimiser take one step along a gradient.
+        """Take one step of the optimiser along a gradient.
 
-        Weights that no objective has used since the last step, such as those of another head, are not even decayed.
-        (Of several processes each may have used others, so there all of them take part.)
+        Weights that no objective has used since the last step, such as those of another head, are skipped and not
+        decayed. With several processes no weights are skipped, because each process may have used different ones.
         """
         every = self._touched is None or processes.count() > 1
         for parameter, part in zip(self.parameters, gradient, strict=True):
@@ -276,11 +279,20 @@ class Workbench:
     # The model
 
     def classes(self, batches: Batches) -> int:
-        """Return how many classes the model tells apart, seen on a sample of these batches."""
-        return self._count_classes(batches.rows)
+        """Return the number of classes, found from one sample of these batches."""
+        samples, rows = batches.samples, batches.rows
+        task = scoring_task(self.task, self.model, samples, rows, self.device)
+        found = task.classes(self._outputs_of_one(rows, task)) if task.has_choices else None
+        if found is None:
+            raise UsageError(f"The task {self.task.name} has no classes, but this method needs them.")
+        return found
+
+    def limit(self, batches: Batches) -> float:
+        """Return the upper bound on losses and log-odds of recognised samples (`Task.limit`)."""
+        return self.task.limit(self._outputs_of_one(batches.rows)) if self.task.independent else 0.0
 
     def copied(self) -> nn.Module:
-        """Return a copy of the model as it is now, that takes no gradients."""
+        """Return a copy of the current model that takes no gradients."""
         if not self.sharded:
             return copy.deepcopy(self.model).requires_grad_(False)
         found = sharding.sharded(self._pattern, self.device).requires_grad_(False)
@@ -290,20 +302,20 @@ class Workbench:
         return found
 
     def frozen_copy(self) -> nn.Module:
-        """Return a copy of the model as it is now, in evaluation mode, that takes no gradients: a teacher."""
+        """Return a copy of the current model that takes no gradients, in evaluation mode: a teacher."""
         return self.copied().eval()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Give the model other weights, in every process those that the first was given."""
+        """Load weights into the model; every process loads those of the first."""
         exchange.spread(list(state.values()))
         sharding.load(self.model, state)
 
     def like(self, model: nn.Module) -> nn.Module:
-        """Return another model as this one is kept: cut among the processes if this one is, else as it was given."""
+        """Return another model, sharded if this one is, else unchanged."""
         return sharding.sharded(model, self.device) if self.sharded else model
 
     def release(self) -> nn.Module:
-        """Return the model with its weights laid out in memory as they came, in one piece."""
+        """Return the model unsharded and with its original memory layout."""
         if self.sharded:
             found = copy.deepcopy(self._pattern)
             found.load_state_dict(sharding.collected(self.model.state_dict(), everywhere=True))
@@ -320,7 +332,7 @@ class Workbench:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Measure what happens inside; let products use TF32 on CUDA, and take no more memory there than allowed."""
+        """Measure the block; on CUDA, let products use TF32 and limit the memory."""
         with (
             self.meter.running(),
             fast_products(self.device, self.precision),
@@ -330,23 +342,31 @@ class Workbench:
 
     @property
     def cost(self) -> Cost:
-        """What the work has taken so far."""
+        """The cost so far."""
         return self.meter.cost
 
-    def _count_classes(self, rows: Tensor) -> int:
-        if self._classes is None:
+    def _outputs_of_one(self, rows: Tensor, task: Task | None = None) -> Tensor:
+        if self._sample is None:
             with reading(self.model, self.device):
                 batch = self.split.samples.batch(rows[:1].to(self.device), self.device)
-                self._classes = try_on(self.model, batch.data).shape[1]
-            require_classes(self._classes)
-        return self._classes
+                self._sample = (task or self.task).tried_outputs(self.model, batch.data)
+        return self._sample
+
+    def _label_check(self, rows: Tensor) -> Check | None:
+        """Return a check that rejects labels without a model output, or None if one sample cannot be tried."""
+        if not self.task.independent:
+            return None
+        outputs = self._outputs_of_one(rows)
+        if (classes := self.task.classes(outputs)) is not None:
+            require_classes(classes)
+        return partial(self.task.require_labels, outputs=outputs)
 
 
 def _refuse_sparse(model: nn.Module) -> None:
-    """Refuse embeddings whose gradients are sparse: they cannot be projected on others."""
+    """Raise a `UsageError` for embeddings with sparse gradients, which cannot be projected."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
             raise UsageError(
-                f"The gradients of {name or 'the model'} are sparse, and methods need whole ones. Set sparse=False on "
-                "it: it gives the same outputs."
+                f"The gradients of {name or 'the model'} are sparse, but methods need dense ones. Set sparse=False on "
+                "it; the outputs stay the same."
             )

@@ -1,33 +1,44 @@
-"""Did it really forget? Scores for any model and split, with no unlearning needed.
+"""Did it really forget? Scores for any model and split, however the model was unlearned.
 
-One file a question: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``reference``, ``relearn``, ``probe``,
-``certificate`` and, over all of them, ``goals``. `evaluate` asks them.
+Each question has its file: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``distances``, ``relearn``, ``probe``,
+``bounds`` and, as a summary, ``goals``. `evaluate` asks them.
 """
 
 from unweave.evaluation import attack
 from unweave.evaluation.accuracy import accuracy_and_losses
 from unweave.evaluation.attack import FEWEST
-from unweave.evaluation.bounds import ForgettingBound, forgetting_bound, shortfall_bound, target_of
+from unweave.evaluation.bounds import (
+    BeforeStage2,
+    Certificate,
+    ForgettingBound,
+    Shortfall,
+    certificate_entry,
+    forgetting_bound,
+    make_certificate,
+    shortfall_bound,
+)
 from unweave.evaluation.distances import tug_of_war
 from unweave.evaluation.entanglement import Entanglement, entanglement
-from unweave.evaluation.evaluate import QUESTIONS, BeforeStage2, evaluate
+from unweave.evaluation.evaluate import QUESTIONS, evaluate
 from unweave.evaluation.features import features
 from unweave.evaluation.goals import Goal
+from unweave.evaluation.inspection import Inspection, inspected
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
-from unweave.evaluation.watch import Watch, Watcher
 
 __all__ = [
     "FEWEST",
     "QUESTIONS",
     "BeforeStage2",
+    "Certificate",
     "Entanglement",
     "ForgettingBound",
     "Goal",
+    "Inspection",
     "Look",
     "Metric",
     "Observed",
@@ -35,24 +46,25 @@ __all__ = [
     "RelearnSettings",
     "Relearning",
     "Scores",
-    "Watch",
-    "Watcher",
+    "Shortfall",
     "accuracy_and_losses",
     "array",
     "attack",
     "balanced_halves",
+    "certificate_entry",
     "confidences",
     "entanglement",
     "evaluate",
     "features",
     "forgetting_bound",
+    "inspected",
     "log_likelihood_ratio",
     "log_ratios",
+    "make_certificate",
     "observe",
     "predict",
     "relative_scores",
     "relearn",
     "shortfall_bound",
-    "target_of",
     "tug_of_war",
 ]

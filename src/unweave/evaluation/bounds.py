@@ -1,16 +1,17 @@
-"""The forgetting bound: an upper bound on the accuracy on these forget samples, from measured losses.
+"""The forgetting bound: an upper bound on the accuracy on the forget samples, from measured losses.
 
-Proposition 2 of "Machine Unlearning under Retain–Forget Entanglement" (with the square that the statement lacks and the
-proof supplies). Let every forget loss before stage 2 be at least m > log n, n the number of classes, and let stage 2
-have moved the protected objective L̃ = ±(1−α) L + α W₂² by at most ε. Then
+This is Proposition 2 of "Machine Unlearning under Retain–Forget Entanglement". The square is missing in its statement
+and comes from its proof. Let n be the number of classes. Assume that every forget loss before stage 2 is at least
+m > log n, and that stage 2 changed the protected objective L̃ = ±(1−α) L + α W₂² by at most ε. Then
 
     accuracy on the forget set ≤ ((1−α)/α + √(ε/α))² / (m − log n)²
 
-because a sample that is predicted right has a loss of log n at most, so each one that comes back costs W₂² at least
-(m − log n)². The proof's middle step, W₂² / (m − log n)², is tighter, holds for any α, and is given too.
+The reason: a correctly predicted sample has a loss of at most log n, so each one that returns adds at least
+(m − log n)² to the sum behind W₂². The proof's middle step, W₂² / (m − log n)², is tighter, holds for any α, and is
+reported too.
 
-It speaks of these samples and their labels only. It bounds accuracy, not what an attacker can learn: it is no privacy
-guarantee.
+The bound covers these samples and their labels only. It bounds accuracy, not what an attacker can learn, so it is not
+a privacy guarantee.
 
 >>> bound = forgetting_bound(torch.full((50,), 12.0), torch.full((50,), 11.0), alpha=0.5, classes=3)
 >>> print(bound)
@@ -20,28 +21,114 @@ at most 0.8% of the 50 forget samples are predicted right (measured losses; m = 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, unknown
 from unweave.evaluation.metric import Metric
+from unweave.evaluation.predictions import Observed, Predictions
 from unweave.maths import squared_wasserstein
 
 NAMES = ("forget_bound", "forget_bound_tighter")
-WORDS = "An upper bound on accuracy on these samples, from their losses; no privacy guarantee."
+NOT_ASKED = "Not requested: two-stage's needs the model before stage 2, unweave's needs the target of its run."
+WORDS = "An upper bound on the accuracy on these samples, from their losses. It is not a privacy guarantee."
+
+Ask: TypeAlias = Callable[[nn.Module], Predictions]  # the predictions of another model on the forget samples
+
+
+class Bound(Protocol):
+    """A computed upper bound on forget accuracy."""
+
+    def metrics(self) -> list[Metric]:
+        """Return the bound for the scores: one metric for each of `NAMES`."""
+        ...
+
+    def entry(self) -> dict[str, Any]:
+        """Return the bound for a record: its value, a sentence, and the conditions it was computed from."""
+        ...
+
+
+class Certificate(Protocol):
+    """The inputs of a bound, besides the model itself."""
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the bound for the model's current predictions on the forget samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class BeforeStage2:
+    """Inputs of the forgetting bound: the two-stage method's model between its stages, and its settings."""
+
+    model: nn.Module
+    alpha: float
+    mean_sign: int = -1
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the forgetting bound."""
+        then = ask(self.model)
+        return forgetting_bound(
+            then.losses, now.losses, alpha=self.alpha, classes=now.classes, mean_sign=self.mean_sign
+        )
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Input of the bound of ``unweave``: the loss C above which it held the forget losses."""
+
+    target: float
+
+    def bound(self, now: Predictions, ask: Ask) -> Bound:
+        """Return the bound of ``unweave``, which needs no other model."""
+        return ShortfallBound(losses=now.losses, target=self.target, classes=now.classes)
+
+
+def make_certificate(bound: str, constants: Mapping[str, float], before: nn.Module | None) -> Certificate:
+    """Return the certificate for a bound that a method names, with its constants.
+
+    >>> make_certificate("shortfall", {"target": 10.0}, None)
+    Shortfall(target=10.0)
+    """
+    if bound == "shortfall":
+        return Shortfall(**constants)
+    if bound == "two-stage" and before is not None:
+        return BeforeStage2(before, alpha=float(constants["alpha"]), mean_sign=int(constants["mean_sign"]))
+    raise unknown("bound", bound, ("shortfall", "two-stage"))
+
+
+def certificate_metrics(certificate: Certificate | None, observed: Observed, ask: Ask) -> list[Metric]:
+    """Return the bounds as metrics, absent without a certificate."""
+    if certificate is not None and not observed("train").has_probabilities:
+        note = f"No bound: the task {observed('train').task.name} has no classes."
+        return [_absent(name, note) for name in NAMES]
+    if certificate is None:
+        note = "Not requested: two-stage's needs the model before stage 2, unweave's needs the target of its run."
+        return [_absent(name, note) for name in NAMES]
+    return certificate.bound(observed("train", "forget"), ask).metrics()
+
+
+def certificate_entry(certificate: Certificate | None, observed: Observed | None, ask: Ask) -> dict[str, Any]:
+    """Return the bound for a record, with everything it was computed from, or the reason why there is no bound."""
+    if observed is None:
+        return {"bound": None, "words": "no bound: the forget samples were not evaluated.", "conditions": {}}
+    if certificate is None or not observed("train").has_probabilities:
+        words = "no bound: only the methods two-stage and unweave have one, unweave for cross-entropy only."
+        return {"bound": None, "words": words, "conditions": {}}
+    return certificate.bound(observed("train", "forget"), ask).entry()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForgettingBound:
-    """The bound, what it was computed from, and, where there is none, the condition that fails."""
+    """The bound and its inputs or, if there is no bound, the condition that fails."""
 
     samples: int
     classes: int
     alpha: float
+    mean_sign: int = 1
     smallest_loss: float | None = None  # the paper's m
     change: float | None = None  # the paper's ε
     wasserstein: float | None = None  # W₂², between the losses before and after
@@ -66,22 +153,42 @@ class ForgettingBound:
             for name, value in zip(NAMES, (self.value, self.tighter), strict=True)
         ]
 
+    def entry(self) -> dict[str, Any]:
+        """Return both bounds for a record."""
+        return {
+            "bound": self.value,
+            "tighter_bound": self.tighter,
+            "words": str(self),
+            "conditions": {
+                "forget_samples": self.samples,
+                "classes": self.classes,
+                "alpha": self.alpha,
+                "mean_sign": self.mean_sign,
+                "smallest_forget_loss_before_stage_2": self.smallest_loss,
+                "must_be_above": math.log(self.classes),
+                "change_of_the_protected_objective": self.change,
+                "squared_wasserstein": self.wasserstein,
+            },
+        }
+
 
 def forgetting_bound(
     reference: Tensor, current: Tensor, *, alpha: float, classes: int, mean_sign: int = 1
 ) -> ForgettingBound:
-    """Return the bound from the forget losses before stage 2 (``reference``) and now, or the reason there is none.
+    """Return the bound from the forget losses before stage 2 (``reference``) and now, or the reason why there is none.
 
-    ``mean_sign`` is the sign of the mean in L̃: 1 as printed, −1 as released; the proof holds for both.
+    ``mean_sign`` is the sign of the mean in L̃: 1 in the paper, −1 in the released code. The proof holds for both.
     """
     for name, losses in (("reference", reference), ("current", current)):
         if losses.ndim != 1 or not torch.isfinite(losses).all():
             raise UsageError(f"The {name} losses must be a vector of finite numbers, one per forget sample.")
     if len(reference) != len(current):
-        raise UsageError(f"{len(reference)} reference and {len(current)} current losses: they must be of one set.")
+        raise UsageError(
+            f"There are {len(reference)} reference and {len(current)} current losses. Both must cover the same samples."
+        )
     if not 0 <= alpha <= 1 or mean_sign not in (-1, 1):
-        raise UsageError(f"alpha is {alpha} and mean_sign {mean_sign}; they must be in [0, 1] and ±1.")
-    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha}
+        raise UsageError(f"alpha must be in [0, 1] and mean_sign ±1, not {alpha} and {mean_sign}.")
+    known: dict[str, Any] = {"samples": len(current), "classes": classes, "alpha": alpha, "mean_sign": mean_sign}
 
     def none(reason: str, **measured: Any) -> ForgettingBound:
         return ForgettingBound(**known, **measured, reason=reason)
@@ -89,7 +196,7 @@ def forgetting_bound(
     if len(reference) == 0:
         return none("there are no forget samples.")
     if classes < 2:
-        return none(f"the model has {classes} class, and every prediction is right.")
+        return none(f"the model has {classes} class, so every prediction is correct.")
     before, now = reference.double(), current.double()
     least, distance = float(before.min()), float(squared_wasserstein(now, before))
     change = abs(mean_sign * (1 - alpha) * float(now.mean() - before.mean()) + alpha * distance)
@@ -97,65 +204,72 @@ def forgetting_bound(
     room = least - math.log(classes)
     if room <= 0:
         return none(
-            f"the smallest forget loss before stage 2 is {least:.2f}, and must be above log({classes}) = "
+            f"the smallest forget loss before stage 2 is {least:.2f}, but must be above log({classes}) = "
             f"{math.log(classes):.2f}.",
             **measured,
         )
     if distance < room**2:
         measured["tighter"] = distance / room**2
     if alpha == 0:
-        return none("α is 0, so nothing held single losses in place (plain PGD).", **measured)
+        return none("α is 0, so nothing constrained single losses (plain PGD).", **measured)
     value = ((1 - alpha) / alpha + math.sqrt(change / alpha)) ** 2 / room**2
     if value >= 1:
-        return none(f"the formula gives {value:.2f}, and no accuracy is above 1 anyway.", **measured)
+        return none(f"the formula gives {value:.2f}, but a useful bound is below 1.", **measured)
     return ForgettingBound(**known, **measured, value=value)
 
 
 def shortfall_bound(losses: Tensor, *, target: float, classes: int) -> tuple[float, float]:
     """Return the bound of the method ``unweave``, S / (C − log n)², and the shortfall S = mean of (C − ℓ)₊².
 
-    A sample that is predicted right has a loss of log n at most, so it adds (C − log n)² to the sum. It needs no other
-    model, and the target C must be above log n.
+    A correctly predicted sample has a loss of at most log n, so it adds at least (C − log n)² to the sum. The bound
+    needs no other model. The target C must be above log n.
 
     >>> shortfall_bound(torch.tensor([12.0, 12.0, 12.0, 0.0]), target=10.0, classes=1)
     (0.25, 25.0)
     """
     room = target - math.log(classes)
     if room <= 0 or len(losses) == 0:
-        raise UsageError(f"A target of {target:g} is not above log({classes}), or there are no losses.")
+        raise UsageError(f"The target {target:g} must be above log({classes}), and there must be losses.")
     shortfall = float((target - losses.double()).clamp(min=0).square().mean())
     return min(1.0, shortfall / room**2), shortfall
 
 
-def target_of(config: Mapping[str, Any]) -> float | None:
-    """Return the loss C above which a run held the forget losses: its configuration's, if its method was ``unweave``.
+@dataclass(frozen=True, kw_only=True)
+class ShortfallBound:
+    """The bound of the method ``unweave``: losses now, the target C, and the number of classes."""
 
-    None where it was not, where its loss was the user's own, or where the settings do not say it.
+    losses: Tensor
+    target: float
+    classes: int
 
-    >>> target_of({"method": "unweave", "settings": {"target": 10.0}})
-    10.0
-    """
-    settings = config.get("settings") if "loss" not in config else None
-    found = settings.get("target") if config.get("method") == "unweave" and isinstance(settings, Mapping) else None
-    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
+    def metrics(self) -> list[Metric]:
+        """Return the bound as a metric, or the reason why there is none."""
+        name, other = NAMES
+        tighter = _absent(other, "Only the method two-stage has this bound.")
+        if len(self.losses) == 0 or self.target <= math.log(self.classes):
+            note = f"No bound: there are no forget losses, or the target is not above log({self.classes})."
+            return [_absent(name, note), tighter]
+        value, shortfall = shortfall_bound(self.losses, target=self.target, classes=self.classes)
+        if value >= 1:
+            note = f"No bound: with a shortfall of {shortfall:.3g} below {self.target:g} any accuracy is possible."
+            return [_absent(name, note), tighter]
+        return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
 
-
-def shortfall_metrics(losses: Tensor, *, target: float, classes: int) -> list[Metric]:
-    """Return the bound of the method ``unweave`` as a metric, or why there is none."""
-    name, other = NAMES
-    tighter = _absent(other, "Of the method two-stage only.")
-    if len(losses) == 0 or target <= math.log(classes):
-        return [_absent(name, f"No bound: no forget losses, or a target not above log({classes})."), tighter]
-    value, shortfall = shortfall_bound(losses, target=target, classes=classes)
-    if value >= 1:
-        return [_absent(name, f"No bound: the shortfall of {shortfall:.3g} below {target:g} allows any."), tighter]
-    return [Metric(metric=name, value=value, better="lower", split="train", subset="forget", note=WORDS), tighter]
-
-
-def no_certificate() -> list[Metric]:
-    """Return the bounds of a model of which the losses before stage 2 are not known."""
-    note = "Not asked for: two-stage's needs the model as it was before stage 2, unweave's the target of its run."
-    return [_absent(name, note) for name in NAMES]
+    def entry(self) -> dict[str, Any]:
+        """Return the bound for a record."""
+        bound, shortfall = shortfall_bound(self.losses, target=self.target, classes=self.classes)
+        return {
+            "bound": bound,
+            "words": f"at most {bound:.1%} of the {len(self.losses)} forget samples are predicted right (measured "
+            f"losses; shortfall {shortfall:.3g} below C = {self.target:g})",
+            "conditions": {
+                "forget_samples": len(self.losses),
+                "classes": self.classes,
+                "target": self.target,
+                "must_be_above": math.log(self.classes),
+                "shortfall": shortfall,
+            },
+        }
 
 
 def _absent(name: str, note: str) -> Metric:

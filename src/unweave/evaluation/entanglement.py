@@ -1,4 +1,4 @@
-"""How far the forget set is interwoven with retained data, in the features of a model."""
+"""Entanglement: how strongly the forget set mixes with retained data in the features of a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from unweave.errors import UsageError
 
 @dataclass(frozen=True)
 class Entanglement:
-    """How far the forget set is interwoven with retained data, before anything is unlearned.
+    """How strongly the forget set mixes with retained data, before unlearning.
 
-    ``per_sample`` is, for each forget sample, the share of its k nearest training samples that are retained
-    and carry its label; ``score`` is the mean. ``groups`` tells which retained data is at risk: for each retained
-    group its share of all neighbourhoods, and how many times more often it is met there than the average
+    ``per_sample`` gives, for each forget sample, the share of its k nearest training samples that are retained
+    and have its label. ``score`` is the mean. ``groups`` shows which retained data is at risk: for each retained
+    group its share of all neighbourhoods, and how many times more often its samples occur there than the average
     retained sample (``lift``).
     """
 
@@ -62,14 +62,14 @@ def entanglement(
     if k < 1:
         raise UsageError(f"k is {k}, but every sample needs one neighbour at least.")
     if names is not None and group.dtype.kind not in "iu":
-        raise UsageError(f"names are for groups that are numbers; these are {group.dtype}. Leave names out.")
+        raise UsageError(f"names needs groups that are whole numbers, but these are {group.dtype}. Leave names out.")
     if names is not None and len(names) <= int(group.max()):
-        raise UsageError(f"names has {len(names)} entries, but there is a group {int(group.max())}.")
+        raise UsageError(f"names has {len(names)} entries, but the highest group is {int(group.max())}.")
     k = min(k, len(labels) - 1)
-    # One more than k, because a sample's nearest neighbour is itself.
+    # k + 1, because the nearest neighbour of a sample is the sample itself.
     positions = nearest(found[torch.as_tensor(forget)], found, k + 1)[1].numpy()
     own = positions == forget[:, None]
-    own[~own.any(axis=1), -1] = True  # duplicates can push the sample itself out of its own list
+    own[~own.any(axis=1), -1] = True  # with duplicates the sample itself may be missing from its list
     around = positions[~own].reshape(len(forget), k)
     label = labels.numpy()
     kept = ~is_forget[around]

@@ -1,8 +1,8 @@
-"""The one entrance to every question that can be asked of a model and a split."""
+"""`evaluate`: every score of a model on a split."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,34 +12,30 @@ from torch import nn
 from unweave.data import Partition
 from unweave.errors import UsageError, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
-from unweave.evaluation.bounds import forgetting_bound, no_certificate, shortfall_metrics
+from unweave.evaluation.bounds import Certificate, certificate_metrics
 from unweave.evaluation.distances import klom_metrics, reference_metrics, weight_metrics
 from unweave.evaluation.membership import membership_metrics
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import Look, Observed, predict
+from unweave.evaluation.predictions import Look, Observed, Predictions, predict
 from unweave.evaluation.probe import probe_metrics
 from unweave.evaluation.relearn import RelearnSettings, no_relearning, relearn_metrics
 from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
 from unweave.runtime import Precision, pick_device, resolve_precision
+from unweave.tasks import Task
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
-CHEAP = ("membership", "reference")  # answered from logits that one forward pass gave
+CHEAP = ("membership", "reference")  # these need the logits of one forward pass only
+MOVED = {
+    "before_stage2": "certificate=BeforeStage2(model, alpha=...)",
+    "target": "certificate=Shortfall(target=...)",
+}
 ON_REQUEST = (
     ("probe", ("probe_accuracy", "test")),
     ("relearn", ("relearn_steps", "train")),
     ("relearn", ("relearn_steps_adjacent", "train")),
 )
-
-
-@dataclass(frozen=True)
-class BeforeStage2:
-    """The two-stage method's model between its stages, and its settings: what the forgetting bound needs."""
-
-    model: nn.Module
-    alpha: float
-    mean_sign: int = -1
 
 
 def evaluate(
@@ -50,8 +46,7 @@ def evaluate(
     reference: nn.Module | Sequence[nn.Module] | None = None,
     original: nn.Module | None = None,
     others: Sequence[nn.Module] = (),
-    before_stage2: BeforeStage2 | None = None,
-    target: float | None = None,
+    certificate: Certificate | None = None,
     questions: Collection[str] = CHEAP,
     relearn: RelearnSettings | None = None,
     resamples: int = 200,
@@ -60,72 +55,161 @@ def evaluate(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
+    **moved: Any,
 ) -> Scores:
     """Measure a model on the three subsets of the training data and, if given, of test data.
 
-    ``reference`` is a retrained model, or several: with two or more every distance comes with what two retrained
-    models have between them. ``original`` is the model before unlearning, ``others`` models of the same method with
-    other seeds (for KLOM). By default every question is asked that one forward pass over the data can answer; ``probe``
-    and ``relearn`` are to be asked for in ``questions``, and ``before_stage2`` (of ``two-stage``) or ``target`` (of
-    ``unweave``) brings the forgetting bound. What cannot be computed is absent, with its reason. ``resamples`` are the
-    attacks' bootstrap's, 0 for none. ``look`` remembers what models said, where several evaluations share some of them.
-    ``precision`` is that of forward passes: ``auto`` is bfloat16 on CUDA (logits in float32) and float32 elsewhere.
+    Args:
+        model: The model, however it was unlearned.
+        train: The split of the training data.
+        test: The split of the test data. Membership attacks need it.
+        reference: One or more retrained models. With several, distances between them are reported too.
+        original: The model before unlearning.
+        others: Models of the same method with other seeds, for KLOM.
+        certificate: The inputs of a bound: `BeforeStage2` (two-stage) or `Shortfall` (``unweave``).
+        questions: The questions besides accuracy. ``probe`` and ``relearn`` take more than one forward pass.
+        relearn: Settings of relearning.
+        resamples: Number of bootstrap resamples of the attacks; 0 gives no intervals.
+        seed: Seed of all random choices.
+        look: Cached predictions, to share between several evaluations.
+        batch_size: Samples per forward pass. None chooses a size for the device.
+        device: The device. None chooses the best one available.
+        precision: Precision of forward passes. ``auto`` is bfloat16 on CUDA (logits in float32), else float32.
+        task: The task. None infers it from outputs and labels.
+        moved: Arguments of earlier versions. They raise an error that names their replacement.
+
+    Returns:
+        Every number with interval, direction and reference. A number that cannot be computed is absent, with a reason.
+
+    Raises:
+        UsageError: An argument is invalid.
 
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
-    >>> scores = evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1], remote=[2, 3]))
-    >>> scores["train"]["remote"]["samples"]
+    >>> evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1]))["train"]["remote"]["samples"]
     2
-    >>> scores.metric("mia_rmia_auc", "train", "forget").note
-    'No test data was given, and an attack needs samples that were never trained on.'
     """
+    _refuse_moved(moved)
+    references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
+    _require_arguments(model, train, test, references, original, questions, resamples, batch_size)
+    seed = require_seed(seed)
+    computing: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+    asking = _Asking(model, train, test, references, original, others, seed, resamples, computing)
+    return asking.scores(look, task, questions, relearn or RelearnSettings(), certificate)
+
+
+def _refuse_moved(arguments: Mapping[str, Any]) -> None:
+    """Raise an error that names the replacement of an old argument, or a `TypeError` for an unknown one."""
+    for name in arguments:
+        if name not in MOVED:
+            raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}")
+        raise UsageError(f"evaluate() no longer has the argument {name}=. Write {MOVED[name]}.")
+
+
+def _require_arguments(
+    model: Any,
+    train: Any,
+    test: Any,
+    references: Sequence[Any],
+    original: Any,
+    questions: Collection[str],
+    resamples: int,
+    batch_size: int | None,
+) -> None:
+    """Raise a `UsageError` for an invalid argument."""
     for name in questions:
         if name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("train", train, Partition, "a Split of the training data")
     require_type("test", test, (Partition, type(None)), "a Split of the test data")
-    require_seed(seed)
     if resamples < 0 or (batch_size is not None and batch_size < 1):
-        raise UsageError(f"resamples is {resamples} and batch_size {batch_size}; they must be 0 and 1 at least.")
-    references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
+        raise UsageError(f"resamples must be at least 0 and batch_size at least 1, not {resamples} and {batch_size}.")
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
-    if original is not None:
-        require_type("original", original, nn.Module, "a torch nn.Module")
-    look = look or Look(train, test, batch_size=batch_size, device=device, precision=precision)
-    if look.train is not train or look.test is not test:
-        raise UsageError("look= looks at other data than train and test. Make it with these: Look(train, test).")
-    seen, retrained = look(model), [look(other) for other in references]
+    require_type("original", original, (nn.Module, type(None)), "a torch nn.Module")
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """The models to compare, and the data to compare them on."""
+
+    model: nn.Module
+    train: Partition
+    test: Partition | None
+    references: Sequence[nn.Module]
+    original: nn.Module | None
+    others: Sequence[nn.Module]
+    seed: int
+    resamples: int
+    computing: Mapping[str, Any]
+
+    def scores(
+        self,
+        look: Look | None,
+        task: Task | str | None,
+        questions: Collection[str],
+        relearn: RelearnSettings,
+        certificate: Certificate | None,
+    ) -> Scores:
+        """Run every model once, answer every question, and combine the answers."""
+        look = look or Look(self.train, self.test, task=task, **self.computing)
+        if look.train is not self.train or look.test is not self.test:
+            raise UsageError("look= looks at other data than train and test. Make it from these: Look(train, test).")
+        seen, retrained = look(self.model), [look(other) for other in self.references]
+        _require_classes(seen, retrained)
+        before = look(self.original) if self.original is not None else None
+        metrics = _compared(seen, retrained, before, questions, resamples=self.resamples, seed=self.seed)
+        metrics += self._cheap(seen, retrained, [look(other) for other in self.others], questions)
+        found, curves = self._costly(questions, relearn)
+        metrics += found + certificate_metrics(certificate, seen, self._about_forget)
+        metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
+        return Scores(self._values(seen) | ({"relearning": curves} if curves else {}), metrics, observed=seen)
+
+    def _cheap(
+        self, seen: Observed, retrained: list[Observed], others: list[Observed], questions: Collection[str]
+    ) -> list[Metric]:
+        """Answer the questions that need one forward pass only."""
+        metrics: list[Metric] = []
+        if "membership" in questions:
+            metrics += rmia_metrics(seen, retrained, resamples=self.resamples, seed=self.seed) + no_ulira()
+        if "reference" in questions:
+            metrics += reference_metrics(seen, retrained, seed=self.seed)
+            metrics += klom_metrics([seen, *others] if retrained else [seen], retrained)
+            metrics += weight_metrics(self.model, self.references)
+        return metrics
+
+    def _costly(self, questions: Collection[str], relearn: RelearnSettings) -> tuple[list[Metric], dict[str, Any]]:
+        """Answer the questions that need more than a forward pass. Also return the relearning curves."""
+        metrics: list[Metric] = []
+        curves: dict[str, Any] = {}
+        device, models = self.computing["device"], (self.model, self.references, self.original)
+        if "probe" in questions:
+            metrics += probe_metrics(*models, train=self.train, test=self.test, seed=self.seed, device=device)
+        if "relearn" in questions:
+            try:
+                found, curves = relearn_metrics(*models, self.train, settings=relearn, seed=self.seed, device=device)
+            except UsageError as error:  # a model that cannot be trained still has its other answers
+                found = no_relearning(str(error))
+            metrics += found
+        return metrics, curves
+
+    def _about_forget(self, other: nn.Module) -> Predictions:
+        return predict(other, self.train.samples, self.train.rows("forget"), **self.computing)
+
+    def _values(self, seen: Observed) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
+            for part, subsets in seen.parts.items()
+        }
+        where = pick_device(self.computing["device"])
+        return values | {"precision": resolve_precision(self.computing["precision"], where)}
+
+
+def _require_classes(seen: Observed, retrained: Sequence[Observed]) -> None:
     mine, theirs = seen("train").classes, {one("train").classes for one in retrained}
     if theirs - {mine}:
-        raise UsageError(f"A reference tells {max(theirs - {mine})} classes apart, and the model {mine}.")
-    before = look(original) if original is not None else None
-    curves: dict[str, Any] = {}
-    metrics = _compared(seen, retrained, before, questions, resamples=resamples, seed=seed)
-    if "membership" in questions:
-        metrics += rmia_metrics(seen, retrained, resamples=resamples, seed=seed) + no_ulira()
-    if "reference" in questions:
-        metrics += reference_metrics(seen, retrained, seed=seed)
-        metrics += klom_metrics([seen, *map(look, others)] if references else [seen], retrained)
-        metrics += weight_metrics(model, references)
-    if "probe" in questions:
-        metrics += probe_metrics(model, references, original, train=train, test=test, seed=seed, device=device)
-    if "relearn" in questions:
-        settings = relearn or RelearnSettings()
-        how: dict[str, Any] = {"settings": settings, "seed": seed, "device": device}
-        try:
-            found, curves = relearn_metrics(model, references, original, train, **how)
-        except UsageError as error:  # a model that cannot be trained: its other answers are worth no less
-            found = no_relearning(str(error))
-        metrics += found
-    metrics += _certificate(seen, before_stage2, target, train, batch_size, device, precision)
-    metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
-    values: dict[str, Any] = {
-        part: {subset: accuracy_and_losses(predictions) for subset, predictions in subsets.items()}
-        for part, subsets in seen.parts.items()
-    }
-    values["precision"] = resolve_precision(precision, pick_device(device))
-    return Scores(values | ({"relearning": curves} if curves else {}), metrics, observed=seen)
+        raise UsageError(f"A reference has {max(theirs - {mine})} classes, but the model has {mine}.")
 
 
 def _compared(
@@ -137,7 +221,7 @@ def _compared(
     resamples: int,
     seed: int,
 ) -> list[Metric]:
-    """Ask the model, the references and the original the same, and put their answers beside each other."""
+    """Answer the same questions for the model, the references and the original, and combine the answers."""
 
     def ask(observed: Observed, resamples: int) -> list[Metric]:
         found = accuracy_metrics(observed)
@@ -165,27 +249,4 @@ def _mean(values: list[float] | None) -> float | None:
 
 
 def _not_asked(name: str, split: str) -> Metric:
-    return Metric.absent(name, better="reference", note="Not asked for.", split=split, subset="forget")
-
-
-def _certificate(
-    seen: Observed,
-    before: BeforeStage2 | None,
-    target: float | None,
-    train: Partition,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    precision: Precision,
-) -> list[Metric]:
-    if target is not None:
-        found = seen("train", "forget")
-        return shortfall_metrics(found.losses, target=target, classes=found.classes)
-    if before is None:
-        return no_certificate()
-    now = seen("train", "forget")
-    rows = train.rows("forget")
-    then = predict(before.model, train.samples, rows, batch_size=batch_size, device=device, precision=precision)
-    bound = forgetting_bound(
-        then.losses, now.losses, alpha=before.alpha, classes=now.classes, mean_sign=before.mean_sign
-    )
-    return bound.metrics()
+    return Metric.absent(name, better="reference", note="Not requested.", split=split, subset="forget")

@@ -1,4 +1,4 @@
-"""What a model's last linear layer receives: the features in which neighbours are found."""
+"""Features: the input of a model's last linear layer, used to find neighbours."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Samples
+from unweave.data import Data, Samples
+from unweave.engine import Forward
 from unweave.errors import UsageError
-from unweave.runtime import exchange, pick_device, processes, reading
-from unweave.tasks import logits
+from unweave.runtime import Precision, pick_device, reading, resolve_precision
+from unweave.tasks import explained
 
-FEW = 16  # samples that tell which layer the logits come from
+FEW = 16  # samples that identify the layer that gives the outputs
 
 
 def features(
@@ -22,56 +23,68 @@ def features(
     *,
     batch_size: int = 256,
     device: str | torch.device | None = None,
+    precision: Precision = "auto",
 ) -> Tensor:
-    """Return what the model's last linear layer receives, one row per sample, on the CPU.
+    """Return the input of the model's last linear layer, one row per sample, on the CPU.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> features(model, Samples((torch.randn(5, 4), torch.zeros(5, dtype=torch.long))), torch.arange(5)).shape
     torch.Size([5, 3])
     """
     where = pick_device(device)
-    part = processes.part_of(len(rows))
-    mine = part.rows(rows) if part else rows
-    samples.keep(mine, where)
-    seen: list[Tensor] = []
+    received: list[Tensor] = []
+
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        received.append(inputs[0].flatten(1).float())
+
+    def read(model: nn.Module, data: Data) -> Tensor:
+        explained(model, data)
+        found = received[-1]
+        received.clear()
+        return found
+
+    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    handle = _head(model, samples, rows, where).register_forward_pre_hook(note)
+    try:
+        found = forward.rows(read, model, samples, rows, batch_size=batch_size)[0].cpu()
+    finally:
+        handle.remove()
+    if not found.isfinite().all():
+        raise UsageError("The model's features contain NaN or infinite values. Check its weights and the data.")
+    return found
+
+
+def _head(model: nn.Module, samples: Samples, rows: Tensor, device: torch.device) -> nn.Module:
+    """Return the last linear layer whose outputs become the model's outputs."""
     order: list[tuple[nn.Module, Tensor]] = []
 
     def note_order(module: nn.Module, _: Any, output: Tensor) -> None:
         order.append((module, output))
 
-    def note_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen.append(inputs[0].flatten(1).float().cpu())
-
-    with reading(model, where):
-        linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # also adapted ones
+    linear = [m for m in model.modules() if isinstance(getattr(m, "base_layer", m), nn.Linear)]  # or with LoRA
+    with reading(model, device):
+        samples.keep(rows[:FEW], device)
+        data = samples.batch(rows[:FEW], device).data
         hooks = [module.register_forward_hook(note_order) for module in linear]
         try:
-            said = logits(model, samples.batch(rows[:FEW], where).data)
+            raw = explained(model, data)
         finally:
             for hook in hooks:
                 hook.remove()
-        heads = [module for module, output in order if _leads_to(output, said)]
-        if not heads:
-            raise UsageError(
-                "The model has no linear layer whose outputs are its logits, so its penultimate features are "
-                "unknown. Compute features yourself and pass them as features=."
-            )
-        handle = heads[-1].register_forward_pre_hook(note_input)
-        try:
-            for some in mine.split(batch_size):
-                logits(model, samples.batch(some, where).data)
-        finally:
-            handle.remove()
-    found = exchange.gathered(torch.cat(seen), part)
-    if not found.isfinite().all():
-        raise UsageError("The model's features hold NaN or infinite values: check its weights and the data.")
-    return found
+    outputs = raw.reshape(len(raw), -1)
+    heads = [module for module, output in order if _leads_to(output, outputs)]
+    if not heads:
+        raise UsageError(
+            "The model has no linear layer whose outputs are its logits, so its penultimate features are "
+            "unknown. Compute features yourself and pass them as features=."
+        )
+    return heads[-1]
 
 
 def _leads_to(output: Tensor, said: Tensor) -> bool:
-    """Tell whether a layer's outputs rank the classes of every sample as the logits do, at one of its places at least.
+    """Check whether a layer ranks the classes of every sample as the logits do.
 
-    Logits may be scaled, bounded or normalised after it.
+    One position of the layer is enough. Logits may be scaled, bounded or normalised after the layer.
     """
     if output.shape[-1:] != said.shape[-1:] or output.numel() % said.numel():
         return False

@@ -1,12 +1,12 @@
-"""Two goals, both always shown: *erase* (the paper's) and *as if never trained* (privacy's). They disagree.
+"""Two goals that disagree, so both are always shown: *erase* (the paper's) and *as if never trained* (privacy's).
 
-**Erase**: the forget samples are no longer recognised, and nothing else suffers. The value is
+**Erase**: the forget samples are no longer recognised, and no other accuracy falls. The value is
 
-    Π (1 − forget accuracy) × Π (1 − what adjacent and remote accuracy lost)    over training and test data
+    Π (1 − forget accuracy) × Π (1 − loss of adjacent and remote accuracy)    over training and test data
 
 **As if never trained**: the model behaves like one that was retrained without the forget data, which may still
-recognise many of them. The value is Π (1 − |difference to retrain|) over every accuracy and the two membership
-numbers of the forget set. Both are 1 at best, and the factor that is smallest is named.
+recognise many of them. The value is Π (1 − |difference to retrain|) over all accuracies and the two membership
+numbers of the forget set. Both values are at most 1. The text names the smallest factor.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from unweave.data import RETAINED
 from unweave.evaluation.metric import Metric
 
-COLLAPSE = 0.10  # of accuracy lost on retained data, from which a model counts as broken
+COLLAPSE = 0.10  # a model that loses more accuracy than this on retained data counts as broken
 BEHAVIOUR = ("mia_svc_confidence", "mia_population_auc")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """How near a model is to a goal, in [0, 1], and what keeps it from there. None where it cannot be said."""
+    """How near a model is to a goal, in [0, 1], and the worst factor. The value is None if it is unknown."""
 
     name: str
     value: float | None
@@ -44,7 +44,7 @@ def goals(metrics: Iterable[Metric]) -> list[Goal]:
 
 
 def erase(known: dict[tuple[str, str, str], Metric]) -> Goal:
-    """Say how far the forget data is erased, with its neighbours intact."""
+    """Return how far the forget data is erased without harm to its neighbours."""
     factors = []
     assumed = False
     for (part, subset, name), metric in known.items():
@@ -60,12 +60,12 @@ def erase(known: dict[tuple[str, str, str], Metric]) -> Goal:
             against = "" if metric.before is None else f" ({before:.1%} before)"
             factors.append((1 - lost, f"{part} {subset} accuracy is {metric.value:.1%}{against}"))
     if known.get(("train", "forget", "accuracy"), _NOTHING).value is None:
-        return Goal("erase", None, "", "cannot be said: there are no forget samples.")
-    return _goal("erase", factors, "the original was not given, so 100% stands for it" if assumed else "")
+        return Goal("erase", None, "", "unknown: there are no forget samples.")
+    return _goal("erase", factors, "the original was not given, so its accuracy counts as 100%" if assumed else "")
 
 
 def as_if_never_trained(known: dict[tuple[str, str, str], Metric]) -> Goal:
-    """Say how far the model is from a retrained one."""
+    """Return how near the model is to a retrained one."""
     name = "as if never trained"
     factors = []
     for (part, subset, metric_name), metric in known.items():
@@ -78,12 +78,12 @@ def as_if_never_trained(known: dict[tuple[str, str, str], Metric]) -> Goal:
     if not factors:
         hint = known.get(("train", "forget", "mia_population_auc"), _NOTHING).value
         words = f"; a loss attack has AUC {hint:.2f} (0.5 is chance)" if hint is not None else ""
-        return Goal(name, None, "", f"cannot be said without a retrained reference{words}.")
+        return Goal(name, None, "", f"unknown without a retrained reference{words}.")
     return _goal(name, factors, "")
 
 
 def collapse(metrics: Iterable[Metric]) -> str:
-    """Say in words if retained data suffered so much that forgetting means nothing; empty if not.
+    """Return a warning if retained accuracy collapsed, which makes forgetting worthless, or an empty string.
 
     >>> broken = Metric(metric="accuracy", value=0.4, better="higher", split="test", subset="adjacent", before=0.9)
     >>> collapse([broken])

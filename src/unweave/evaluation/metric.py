@@ -1,4 +1,4 @@
-"""One measured number: where it was measured, how sure it is, which way is better, and what a retrained model gets."""
+"""A measured number with its subset, interval, direction, and the value of a retrained model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONFIDENCE = 0.95
 
 
 class Estimate(NamedTuple):
-    """A value and its interval; without bounds where none was asked for."""
+    """A value and its interval. The bounds are None if no interval was computed."""
 
     value: float
     low: float | None = None
@@ -21,12 +21,12 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number of one subset (or, with empty ``split`` and ``subset``, of the whole model).
+    """A number for one subset or, with empty ``split`` and ``subset``, for the whole model.
 
-    ``better`` says which way is good: lower, higher, or nearest to the ``reference``, which is what a retrained
-    model gets (for a distance to retrain: what two retrained models get). ``before`` is the original model's value.
-    ``value`` is None where the metric cannot be computed, and then ``note`` says why; otherwise ``note`` says what a
-    reader must know.
+    ``better`` is the good direction: lower, higher, or nearest to ``reference``. ``reference`` is the value of a
+    retrained model (for a distance to retraining: the value between two retrained models). ``before`` is the original
+    model's value. ``value`` is None if the metric cannot be computed, and ``note`` then gives the reason. Otherwise
+    ``note`` holds any caveat.
 
     >>> Metric.absent("tow", better="higher", note="No reference was given.").to_dict()
     {'split': '', 'subset': '', 'metric': 'tow', 'value': None, 'better': 'higher', 'note': 'No reference was given.'}
@@ -61,16 +61,16 @@ class Metric:
 
     @classmethod
     def absent(cls, name: str, *, better: Better, note: str, split: str = "", subset: str = "") -> Metric:
-        """Return a metric that could not be computed, with the reason."""
+        """Return a metric that cannot be computed, with the reason."""
         return cls(metric=name, value=None, better=better, split=split, subset=subset, note=note)
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where it was measured, and what: the key under which models are compared."""
+        """Split, subset and name: the key for comparing models."""
         return (self.split, self.subset, self.metric)
 
     def beside(self, *, reference: float | None, before: float | None) -> Metric:
-        """Return the same metric with what a retrained model and the original get; a value already there stays."""
+        """Return the metric with the values of a retrained model and the original. Values already set stay."""
         return replace(
             self,
             reference=reference if self.reference is None else self.reference,
@@ -78,7 +78,7 @@ class Metric:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a plain row for JSON: the columns of a study's table; what is not known is left out."""
+        """Return a plain row for JSON, with the columns of a study's table. Unknown entries are omitted."""
         found = asdict(self)
         row = {"split": found.pop("split"), "subset": found.pop("subset"), "metric": found.pop("metric")}
         row["value"] = found.pop("value")
@@ -98,7 +98,7 @@ def share(hits: int, count: int) -> Estimate:
 
 
 def mean(values: np.ndarray[Any, Any]) -> Estimate:
-    """Return a mean over samples of what is never negative, with its Student interval (none for a single sample).
+    """Return the mean of non-negative values, with its Student interval (none for a single sample).
 
     >>> [round(number, 3) for number in mean(np.array([1.0, 2.0, 3.0]))]
     [2.0, 0.0, 4.484]

@@ -1,8 +1,8 @@
-"""What a model says about samples: its logits, kept once, so that one forward pass serves every metric."""
+"""A model's predictions on samples. The logits are kept, so one forward pass serves every metric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -14,59 +14,66 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import SUBSETS, Batch, Partition, Samples, require_known_labels, settle_padding
-from unweave.errors import RunError
-from unweave.runtime import (
-    Precision,
-    autocast,
-    channels_last,
-    exact_head,
-    exchange,
-    fast_products,
-    pick_device,
-    processes,
-    reading,
-    resolve_precision,
-)
-from unweave.tasks import try_on
+from unweave.data import SUBSETS, Partition, Samples
+from unweave.engine import Forward
+from unweave.errors import RunError, UsageError
+from unweave.runtime import Precision, pick_device, reading, resolve_precision
+from unweave.tasks import CLASSIFICATION, Task, find_task
 
 T = TypeVar("T")
-BATCH_SIZE = {"cuda": 1024}  # of a forward pass without gradients; 512 elsewhere
+NOT_TOLD = "The task does not define which samples are recognised. Use OwnLoss(loss, recognised=...)."
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and labels of some samples, on the CPU."""
+    """Outputs and labels of samples, on the CPU, and the task that interprets them.
+
+    ``logits`` are the task's outputs. A task with choices has one row of logits per sample or, with several labels per
+    sample, one row per label. Every number for a sample is a mean over its labels.
+    """
 
     logits: Tensor
     labels: Tensor
+    task: Task = CLASSIFICATION
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: Tensor | slice) -> Predictions:
         """Return the samples at these places (indices, a mask or a slice)."""
-        return Predictions(self.logits[rows], self.labels[rows])
+        return Predictions(self.logits[rows], self.labels[rows], self.task)
 
     @property
     def classes(self) -> int:
-        """How many classes the model tells apart."""
-        return self.logits.shape[1]
+        """The number of classes of a label; 0 if the task has none."""
+        return self.task.classes(self.logits) or 0
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the outputs are logits over classes."""
+        return self.task.has_choices
 
     @cached_property
     def losses(self) -> Tensor:
-        """The cross-entropy of every sample."""
-        return functional.cross_entropy(self.logits, self.labels, reduction="none")
+        """The loss of every sample."""
+        return self.task.losses(self.logits, self.labels)
 
     @cached_property
+    def recognised(self) -> Tensor | None:
+        """Whether each sample is recognised; None if the task does not define it."""
+        return self.task.recognised(self.logits, self.labels)
+
+    @property
     def correct(self) -> Tensor:
-        """Whether each sample is predicted as its label."""
-        return self.logits.argmax(dim=1) == self.labels
+        """Whether each sample is recognised. Raises `UsageError` if the task does not define it."""
+        if self.recognised is None:
+            raise UsageError(NOT_TOLD)
+        return self.recognised
 
     @cached_property
     def log_probabilities(self) -> Tensor:
         """The log-probability of every class, in double precision."""
-        return functional.log_softmax(self.logits.double(), dim=1)
+        return functional.log_softmax(self.logits.double(), dim=-1)
 
     @cached_property
     def probabilities(self) -> Tensor:
@@ -74,23 +81,37 @@ class Predictions:
         return self.log_probabilities.exp()
 
     @cached_property
+    def own(self) -> Tensor:
+        """A mask of the true classes, in the shape of the logits."""
+        return functional.one_hot(self.labels, self.classes).bool()
+
+    def of_labels(self, values: Tensor) -> Tensor:
+        """Return the values of the true classes: one per sample, a mean over its labels."""
+        return mean_over_labels(values.gather(-1, self.labels[..., None])[..., 0])
+
+    @cached_property
     def margins(self) -> Tensor:
-        """log(p_y / (1 − p_y)) of every sample, from the logits, so that it stays exact where p_y is near 1.
+        """log(p_y / (1 − p_y)) of every sample, computed from the logits to stay exact for p_y near 1.
 
         >>> Predictions(torch.tensor([[3.0, 1.0]]), torch.tensor([0])).margins
         tensor([2.], dtype=torch.float64)
         """
-        own = functional.one_hot(self.labels, self.classes).bool()
         scores = self.logits.double()
-        return scores[own] - scores.masked_fill(own, -torch.inf).logsumexp(dim=1)
+        own = scores.gather(-1, self.labels[..., None])[..., 0]
+        return mean_over_labels(own - scores.masked_fill(self.own, -torch.inf).logsumexp(dim=-1))
+
+
+def mean_over_labels(values: Tensor) -> Tensor:
+    """Return one number per sample from one per label."""
+    return values if values.ndim == 1 else values.flatten(1).mean(dim=1)
 
 
 def joined(*some: Predictions) -> Predictions:
-    """Return the samples of several subsets as one; empty subsets count for nothing."""
+    """Return the samples of several subsets as one. Empty subsets are skipped."""
     there = [predictions for predictions in some if len(predictions)]
     if not there:
         return some[0]
-    return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]))
+    return Predictions(torch.cat([p.logits for p in there]), torch.cat([p.labels for p in there]), there[0].task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +126,14 @@ class Observed:
         return joined(*(self.parts[part][subset] for subset in subsets or SUBSETS))
 
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
-        """Return the answer to a question that is put more than once, found the first time."""
+        """Return the cached answer to a question; compute it the first time."""
         if question not in self._answers:
             self._answers[question] = answer()
         found: T = self._answers[question]
         return found
 
     def every_other(self, first: int) -> Observed:
-        """Return half of the samples of every subset: those at the even places, or from 1 on those at the odd ones."""
+        """Return half of the samples of every subset: even positions for ``first=0``, odd ones for ``first=1``."""
         return Observed(
             {
                 part: {subset: found[first::2] for subset, found in subsets.items()}
@@ -134,17 +155,25 @@ def observe(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
 ) -> Observed:
-    """Run the model once on everything."""
+    """Run the model once on all data."""
     where = pick_device(device)
+    task = find_task(task, model, train.samples, train.rows(*train.names), where)
     parts: dict[str, Mapping[str, Predictions]] = {}
-    with reading(model, where):  # here already, so that the model travels once for both parts
+    with reading(model, where):  # here, so that the model is moved once for both parts
         for part, split in (("train", train), ("test", test)):
             if split is None:
                 continue
             rows = [split.rows(subset) for subset in split.names]
             every = predict(
-                model, split.samples, torch.cat(rows), batch_size=batch_size, device=where, precision=precision
+                model,
+                split.samples,
+                torch.cat(rows),
+                batch_size=batch_size,
+                device=where,
+                precision=precision,
+                task=task,
             )
             ends = [0, *accumulate(map(len, rows))]
             places = zip(split.names, pairwise(ends), strict=True)
@@ -153,9 +182,9 @@ def observe(
 
 
 class Look:
-    """Runs models over the data, each of them once: what a model said is remembered as long as the model lives.
+    """Runs each model once on the data, and caches its predictions as long as the model exists.
 
-    For whoever evaluates many models beside the same few. A model must not change between two looks at it.
+    Use it to evaluate many models against the same references. A model must not change between two calls.
     """
 
     def __init__(
@@ -166,19 +195,20 @@ class Look:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
+        task: Task | str | None = None,
     ) -> None:
         self.train, self.test = train, test
-        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "task": task}
         self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
     def __call__(self, model: nn.Module) -> Observed:
-        """Return what the model says."""
+        """Return the model's predictions."""
         if model not in self._seen:
             self._seen[model] = observe(model, self.train, self.test, **self.how)
         return self._seen[model]
 
     def remember(self, model: nn.Module, observed: Observed) -> None:
-        """Take down what a model said when somebody else looked."""
+        """Cache predictions of a model that were computed elsewhere."""
         self._seen[model] = observed
 
 
@@ -190,70 +220,34 @@ def predict(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    task: Task | str | None = None,
 ) -> Predictions:
-    """Run the model, in evaluation mode, on the samples at these positions. The model is left as it was.
+    """Run the model in evaluation mode on the samples at these positions. The model is not changed.
 
-    ``batch_size=None`` takes what suits the device; it is halved where memory is too small. ``precision`` ``auto``
-    is bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes divide the
-    samples among them, and all get every prediction.
+    ``batch_size=None`` chooses a size for the device, and halves it if memory runs out. ``precision`` ``auto`` is
+    bfloat16 on CUDA, with the last linear layer in float32, and float32 elsewhere. Several processes share the samples,
+    and each gets every prediction. ``task=None`` infers the task from outputs and labels.
     """
     where = pick_device(device)
-    chosen = resolve_precision(precision, where)
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
-    part = processes.part_of(len(rows))
-    mine = part.rows(rows) if part else rows
-    samples.keep(mine, where)
-    size = batch_size or BATCH_SIZE.get(where.type, 512)
-    found, labels = [], []
-    settle_padding(samples, model, try_on, rows, where)
-    lengths = samples.token_lengths(where)
-    # Sentences of one length together need little padding.
-    order = torch.arange(len(mine)) if lengths is None else lengths[mine.cpu()].argsort(stable=True)
-    mine = mine[order.to(mine.device)]
-    with (
-        reading(model, where),
-        channels_last(model, where),
-        exact_head(model, chosen),
-        fast_products(where, chosen),
-        autocast(where, chosen),
-    ):
-        done = 0
-        while done < len(mine):
-            try:
-                for batch in _in_order(samples, mine[done:], where, size):
-                    found.append(try_on(model, batch.data))  # on the device: nothing waits within the loop
-                    labels.append(batch.labels)
-                    done += len(batch)
-            except torch.OutOfMemoryError:
-                if size == 1:
-                    raise
-                size //= 2
-                torch.cuda.empty_cache()
-    back = order.argsort().to(where)
-    every = [exchange.gathered(torch.cat(some)[back], part).cpu() for some in (found, labels)]
-    predictions = Predictions(*every)
-    require_known_labels(predictions.labels, rows, predictions.classes)
-    bad = ~predictions.logits.isfinite().all(dim=1)
+    found = find_task(task, model, samples, rows, where)
+    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    outputs, labels = (
+        some.cpu() for some in forward.rows(found.tried_outputs, model, samples, rows, batch_size=batch_size)
+    )
+    found.require_labels(labels, rows, outputs)
+    bad = ~outputs.flatten(1).isfinite().all(dim=1)
     if bad.any():
         raise RunError(
             f"The model's output is not finite for {int(bad.sum())} samples (first: sample "
             f"{int(rows[bad.nonzero()[0]])}). Check its weights and the data."
         )
-    return predictions
-
-
-def _in_order(samples: Samples, rows: Tensor, device: torch.device, size: int) -> Iterator[Batch]:
-    if samples.kept(device):
-        lengths = samples.token_lengths(device)
-        ends = [None if lengths is None else int(lengths[some].max()) for some in rows.cpu().split(size)]
-        there = rows.to(device).split(size)
-        return (samples.batch(some, device, longest=end) for some, end in zip(there, ends, strict=True))
-    return samples.batches(((some, None) for some in rows.cpu().split(size)), device)
+    return Predictions(outputs, found.labels(labels), found)
 
 
 def some_of(predictions: Predictions, count: int, generator: np.random.Generator) -> Predictions:
-    """Return a random choice of at most ``count`` samples."""
+    """Return at most ``count`` samples, chosen at random."""
     if len(predictions) <= count:
         return predictions
     return predictions[torch.from_numpy(np.sort(generator.permutation(len(predictions))[:count]))]

@@ -1,8 +1,8 @@
-"""Linear probe: whether the forget subclass is still told apart from its neighbours inside the model.
+"""Linear probe: can the model's features still separate the forget subclass from its neighbours?
 
-A logistic regression learns, on the frozen features that the model's last layer receives, to tell forget from adjacent
-training samples; ``probe_accuracy`` is its balanced accuracy on test samples. A model that merely hides a subclass
-keeps it separable; what counts is the difference to a retrained model, since look-alikes differ in any good features.
+A logistic regression is trained on the frozen input of the model's last layer to tell forget from adjacent training
+samples. ``probe_accuracy`` is its balanced accuracy on test samples. A model that merely hides a subclass keeps it
+separable. Compare with a retrained model, because good features separate look-alikes anyway.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from unweave.evaluation.features import features
 from unweave.evaluation.metric import Estimate, Metric, share
 
 SIDES = ("forget", "adjacent")
-MOST = 5000  # training samples of a side that the probe learns from
+MOST = 5000  # training samples of the probe per side
 
 
 def probe_accuracy(
     model: nn.Module, train: Partition, test: Partition, *, seed: int = 0, device: str | torch.device | None = None
 ) -> Estimate:
-    """Return the balanced accuracy of forget against adjacent on test data, from features of the model."""
+    """Return the probe's balanced accuracy on test data, forget against adjacent."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -41,9 +41,9 @@ def probe_accuracy(
 
 
 def balanced(*sides: tuple[int, int]) -> Estimate:
-    """Return the mean of the shares of some sides, each given as (how many are right, of how many).
+    """Return the mean of shares, each given as (correct, total).
 
-    The sides are independent: how far their Wilson intervals reach is added in quadrature, so that 95% stay 95%.
+    The sides are independent, so the half-widths of their Wilson intervals add in quadrature. The level stays 95%.
 
     >>> [round(number, 3) for number in balanced((50, 100), (50, 100))]
     [0.5, 0.432, 0.568]
@@ -63,7 +63,7 @@ def probe_metrics(
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> list[Metric]:
-    """Return the probe's accuracy after unlearning, beside retrained and before."""
+    """Return the probe's accuracy after unlearning, with the values of retrained models and the original."""
     note = _obstacle(train, test)
     if note or test is None:
         return [Metric.absent("probe_accuracy", better="reference", note=note, split="test", subset="forget")]
@@ -79,11 +79,11 @@ def probe_metrics(
 
 def _obstacle(train: Partition, test: Partition | None) -> str:
     if test is None:
-        return "No test data was given to try the probe on."
+        return "No test data was given, but the probe needs it."
     for part, split in (("training", train), ("test", test)):
         for side in SIDES:
             if len(split[side]) < FEWEST:
-                return f"The probe needs {FEWEST} {side} samples; the {part} data has {len(split[side])}."
+                return f"The probe needs {FEWEST} {side} samples, but the {part} data has {len(split[side])}."
     return ""
 
 

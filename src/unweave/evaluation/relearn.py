@@ -1,8 +1,8 @@
-"""Does it come back? Fine-tune a copy for a few steps and watch the forget set return.
+"""Relearning: fine-tune a copy for a few steps and measure how fast forget accuracy returns.
 
-What was merely hidden returns in a few steps; what was never learned must be learned. Two ways to try: on a few of the
-forget samples (watching the others), and on adjacent data only (watching them all), which an honest user might do
-without any wish to bring anything back.
+Hidden knowledge returns in a few steps. A model that never had it must learn it. There are two tests: fine-tuning on a
+few forget samples, measured on the others, and fine-tuning on adjacent data only, measured on all forget samples. An
+honest user might do the second without any intent to undo the forgetting.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from torch import nn
 
 from unweave.data import Partition
 from unweave.engine import Logged, OptimizerName, Phase, Workbench, make_optimizer, run_phases
+from unweave.errors import UsageError
 from unweave.evaluation.metric import Metric
-from unweave.evaluation.predictions import predict
+from unweave.evaluation.predictions import NOT_TOLD, predict
 from unweave.runtime import pick_device
 from unweave.settings import Settings, setting
 
 Source = Literal["forget", "adjacent"]
 SOURCES: dict[Source, str] = {"forget": "", "adjacent": "_adjacent"}
-SURE = -math.log(0.9)  # the loss of a label that gets 90% of the probability
+SURE = -math.log(0.9)  # the loss of a label with probability 90%
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelearnSettings(Settings):
-    """How to relearn. A fixed small step size, so that steps can be compared between models."""
+    """Settings of relearning. The step size is fixed and small, so steps are comparable between models."""
 
     samples: int = setting(16, at_least=1, help="Forget samples to relearn from, half of them at most.")
     steps: int = setting(50, at_least=1, help="Steps after which to give up.")
@@ -54,7 +55,7 @@ class Relearning:
         return {"accuracy": list(self.accuracy), "loss": list(self.loss)}
 
     def steps_to_accuracy(self, goal: float) -> int | None:
-        """Return after how many steps the accuracy was back, or None.
+        """Return the number of steps until the accuracy reached the goal, or None.
 
         >>> Relearning(accuracy=(0.0, 0.4, 0.9), loss=(9.0, 2.0, 0.3)).steps_to_accuracy(0.5)
         2
@@ -62,12 +63,12 @@ class Relearning:
         return next((step for step, value in enumerate(self.accuracy) if value >= goal), None)
 
     def steps_to_loss(self, goal: float) -> int | None:
-        """Return after how many steps the loss was back, or None."""
+        """Return the number of steps until the loss reached the goal, or None."""
         return next((step for step, value in enumerate(self.loss) if value <= goal), None)
 
 
 class Relearn(Phase):
-    """Descend on the shown data; log the watched data before every step."""
+    """Descend on the shown data. Measure the watched data before every step."""
 
     name = "relearn"
     keeps = ("optimizer",)
@@ -76,7 +77,7 @@ class Relearn(Phase):
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """The split's adjacent set is what is shown, its forget set what is watched. Statistics stay frozen."""
+        """Show the split's adjacent set and watch its forget set. Batch statistics stay frozen."""
         super().prepare(bench)
         s = self.settings
         self.shown = bench.batches("adjacent", size=s.batch_size)
@@ -93,9 +94,12 @@ class Relearn(Phase):
         right, losses = torch.zeros((), device=bench.device), torch.zeros((), device=bench.device)
         with torch.no_grad():
             for batch in self.watched.in_order():
-                scores = bench.logits(batch)
-                right = right + (scores.argmax(dim=1) == batch.labels).sum()
-                losses = losses + nn.functional.cross_entropy(scores, batch.labels, reduction="sum")
+                outputs, labels = bench.logits(batch), bench.labels(batch)
+                recognised = bench.task.recognised(outputs, labels)
+                if recognised is None:
+                    raise UsageError(NOT_TOLD)
+                right = right + recognised.sum()
+                losses = losses + bench.task.losses(outputs, labels).sum()
         count = len(self.watched.rows)
         bench.descend(self.optimizer, bench.gradient([bench.losses(self.shown[number]).mean()]))
         return {"accuracy": right / count, "loss": losses / count}
@@ -110,7 +114,7 @@ def relearn(
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> Relearning:
-    """Fine-tune a copy of the model and return how the forget set comes back. The model given is not changed."""
+    """Fine-tune a copy of the model and return the curves of the forget set. The model itself is not changed."""
     settings = settings or RelearnSettings()
     where = pick_device(device)
     bench = Workbench(copy.deepcopy(model).to(where), shown_and_watched(split, source, settings, seed), device=where)
@@ -119,7 +123,7 @@ def relearn(
 
 
 def shown_and_watched(split: Partition, source: Source, settings: RelearnSettings, seed: int) -> Partition:
-    """Return what to fine-tune on as the adjacent set, and what to watch as the forget set."""
+    """Return a split with the data to fine-tune on as adjacent set and the data to watch as forget set."""
     forget = split.forget
     if source == "adjacent":
         return Partition(split.samples, forget, split.adjacent, [], allow_empty=True)
@@ -129,7 +133,7 @@ def shown_and_watched(split: Partition, source: Source, settings: RelearnSetting
 
 
 def no_relearning(note: str) -> list[Metric]:
-    """Say why nothing is known about relearning."""
+    """Return the relearning metrics as absent, with a reason."""
     return [metric for suffix in SOURCES.values() for metric in _absent(suffix, note)]
 
 
@@ -148,7 +152,7 @@ def relearn_metrics(
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> tuple[list[Metric], dict[str, Any]]:
-    """Return the steps until the forget set is back, and their ratio to retrain's, and the curves, for both sources."""
+    """Return, for both sources, the steps until the forget set returns, their ratio to retraining, and the curves."""
     found: list[Metric] = []
     drawn: dict[str, Any] = {}
     for source, suffix in SOURCES.items():
@@ -172,7 +176,7 @@ def relearn_metrics(
 def _goals(
     original: nn.Module | None, train: Partition, settings: RelearnSettings, device: str | torch.device | None
 ) -> tuple[float, float]:
-    """The accuracy and the loss that count as a return: near the original's, or near perfect if it is not known."""
+    """The accuracy and loss that count as a return: near the original's or, without an original, near perfect."""
     if original is None:
         return settings.returned, SURE
     before = predict(original, train.samples, train.rows("forget"), device=device)
@@ -181,7 +185,7 @@ def _goals(
 
 def _obstacle(train: Partition, source: Source) -> str:
     if len(train.forget) < 2:
-        return f"Relearning needs two forget samples at least; there are {len(train.forget)}."
+        return f"Relearning needs at least two forget samples, but there are {len(train.forget)}."
     if source == "adjacent" and len(train.adjacent) == 0:
         return "There is no adjacent data to relearn from."
     return ""
@@ -189,23 +193,23 @@ def _obstacle(train: Partition, source: Source) -> str:
 
 def _steps(name: str, steps: Sequence[int | None], limit: int, goal: str) -> Metric:
     first, *rest = steps
-    note = f"Steps until forget {goal}." if first is not None else f"Not at forget {goal} in {limit} steps: more."
+    note = f"Steps until forget {goal}." if first is not None else f"Forget {goal} was not reached in {limit} steps."
     metric = _metric(name, limit if first is None else first, note)
     if first is None:
-        metric = replace(metric, low=float(limit))  # open upwards: at least so many
+        metric = replace(metric, low=float(limit))  # no upper end: it takes at least this many steps
     reference = [limit if other is None else other for other in rest]
     return metric.beside(reference=float(np.mean(reference)) if reference else None, before=None)
 
 
 def _relative(name: str, steps: Sequence[int | None], limit: int) -> Metric:
-    """Steps over retrain's: below 1, it comes back faster than it is learned. Counted from 1, so that 0 is no fault."""
+    """Steps divided by retraining's: below 1, relearning is faster than learning. Both count from 1, to allow 0."""
     first, *rest = steps
     if not rest:
         return _metric(name, None, "No retrained reference was given.")
     if first is None and None in rest:
-        return _metric(name, None, f"Neither the model nor a retrained one was back in {limit} steps.")
-    note = "An upper bound: retrain was not back." if None in rest else ""
-    note = "A lower bound: the model was not back." if first is None else note
+        return _metric(name, None, f"Neither the model nor a retrained one reached the goal in {limit} steps.")
+    note = "An upper bound: a retrained model did not reach the goal." if None in rest else ""
+    note = "A lower bound: the model did not reach the goal." if first is None else note
     counted = [limit if other is None else other for other in steps]
     metric = _metric(name, (1 + counted[0]) / (1 + float(np.mean(counted[1:]))), note)
     return metric.beside(reference=1.0, before=None)

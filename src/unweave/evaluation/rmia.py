@@ -1,10 +1,11 @@
-"""RMIA, the relative membership attack (Zarifzadeh et al., 2024): strong with as little as one reference model.
+"""RMIA, the relative membership attack (Zarifzadeh et al., 2024). It is strong with a single reference model.
 
     r(x) = p_target(y|x) / p̂(x),    p̂ = ½ (p_in + p_out),    score(x) = share of population samples z with r(x) > r(z)
 
-where p_out is the mean over reference models that never saw x, p_in over those that did. Retrained models never saw
-the forget set; then p_in is taken as a·p_out + (1 − a). The authors tune a on a reference model attacked with the
-others, which needs samples that some of them never saw: retrained models have none to offer, so a keeps its value.
+where p_out is the mean over reference models that never saw x, and p_in the mean over those that did. Retrained models
+never saw the forget set, so p_in is estimated as a·p_out + (1 − a). The authors tune a by attacking one reference model
+with the others, which needs samples that only some of them saw. Retrained models all saw the same samples, so a is
+fixed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from unweave.evaluation import attack
 from unweave.evaluation.attack import FEWEST, Scores1D
-from unweave.evaluation.membership import comparable, obstacle
+from unweave.evaluation.membership import comparable, no_probabilities, obstacle
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed, Predictions, array
 
@@ -25,7 +26,7 @@ OFFSET = 0.3  # the authors' value for CIFAR-10
 
 def confidences(predictions: Predictions) -> Scores1D:
     """Return p_y of every sample."""
-    return array(predictions.probabilities.gather(1, predictions.labels[:, None])[:, 0])
+    return array(predictions.of_labels(predictions.probabilities))
 
 
 def expected_confidence(
@@ -33,7 +34,7 @@ def expected_confidence(
 ) -> Scores1D:
     """Return p̂ of every sample from the references' confidences (models × samples).
 
-    ``seen`` marks which model was trained on which sample; by default none was.
+    ``seen`` marks which model was trained on which sample. The default is none.
 
     >>> expected_confidence(np.array([[0.5], [0.7]]), offset=0.5)  # p_out 0.6, p_in 0.8
     array([0.7])
@@ -56,9 +57,9 @@ def log_ratios(
     seen: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
     offset: float = OFFSET,
 ) -> Scores1D:
-    """Return log r(x): how much surer the target is of each sample than the references make one expect.
+    """Return log r(x): the target's confidence in each sample relative to the references'.
 
-    Rounded, so that samples which all models are sure of are tied instead of ranked by the noise of float32 logits.
+    Values are rounded. Otherwise the noise of float32 logits would rank samples that all models are sure of.
     """
     # A confidence that rounds to 0 has no logarithm.
     smallest = np.finfo(np.float64).tiny
@@ -80,7 +81,7 @@ def relative_scores(ratios: Scores1D, population: Scores1D) -> Scores1D:
 def rmia_scores(
     target: Observed, references: Sequence[Observed], subset: str, *, offset: float = OFFSET
 ) -> tuple[Scores1D, Scores1D]:
-    """Return the scores of a training subset and of comparable test samples. No reference may have seen either."""
+    """Return the scores of a training subset and of comparable test samples. No reference may have seen them."""
     members, others, population = (
         log_ratios(
             confidences(pick(target)), np.stack([confidences(pick(model)) for model in references]), offset=offset
@@ -97,12 +98,12 @@ def rmia_scores(
 def rmia_metrics(
     target: Observed, references: Sequence[Observed], *, resamples: int = 200, seed: int = 0
 ) -> list[Metric]:
-    """Attack the forget set with retrained models as references, which never saw it."""
-    note = obstacle(target, "forget")
+    """Attack the forget set. The references are retrained models, which never saw it."""
+    note = obstacle(target, "forget") or no_probabilities(target("train", "forget"))
     if not references:
-        note = note or "No reference was given; RMIA needs one to four retrained models."
+        note = note or "No reference was given, but RMIA needs one to four retrained models."
     elif not note and len(target("test", "remote")) < FEWEST:
-        note = f"RMIA compares with {FEWEST} remote test samples or more; there are {len(target('test', 'remote'))}."
+        note = f"RMIA needs at least {FEWEST} remote test samples, but there are {len(target('test', 'remote'))}."
     if note:
         found = attack.absent("mia_rmia", split="train", subset="forget", note=note)
     else:
@@ -110,12 +111,12 @@ def rmia_metrics(
         numbers = attack.judge(members, others, threshold=0.5, resamples=resamples, seed=seed)
         found = attack.as_metrics("mia_rmia", numbers, split="train", subset="forget", others=len(others))
         found = [metric.beside(reference=_on_references(references, metric.metric), before=None) for metric in found]
-    reason = "Retrained references saw the adjacent data; an audit with shadow models has some that did not."
+    reason = "Retrained references saw the adjacent data. In an audit, some shadow models did not see it."
     return [*found, *attack.absent("mia_rmia", split="train", subset="adjacent", note=note or reason)]
 
 
 def _on_references(references: Sequence[Observed], name: str) -> float | None:
-    """The same attack on each retrained model, with the others as its references."""
+    """Attack each retrained model, with the others as references, and return the mean."""
     if len(references) < 2:
         return None
     found = []

@@ -1,7 +1,8 @@
-"""Scores: a plain result that prints as a table and goes to JSON."""
+"""Scores: a plain result that prints as a table and converts to JSON."""
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ WIDTH = 80
 PARTS = ("train", "test")
 ARROWS = {"lower": "↓", "higher": "↑", "reference": "→"}
 COLLATERAL = ("mia_svc_confidence", "mia_population_auc", "mia_rmia_auc", "mia_ulira_auc")
-SHOWN = (  # what the printed table holds beside accuracy and loss; everything is in to_dict()
+SHOWN = (  # rows of the printed table besides accuracy and loss; to_dict() has everything
     *COLLATERAL,
     "tow",
     "tow_mia",
@@ -34,11 +35,11 @@ SHOWN = (  # what the printed table holds beside accuracy and loss; everything i
 
 
 class Scores:
-    """What was measured: ``scores["train"]["forget"]["accuracy"]``, a fraction in [0, 1].
+    """The measured numbers, such as ``scores["train"]["forget"]["accuracy"]``, a fraction in [0, 1].
 
-    A number that could be computed is found under its split, subset and name; those of the whole model, such as
-    ``scores["model"]["tow"]``, under ``model``. ``metrics`` are the same with interval, direction and reference, and
-    with the reason where a number is absent. ``observed`` holds the logits, as long as the scores are in memory.
+    Each number is stored under its split, subset and name. Numbers of the whole model are stored under ``model``, such
+    as ``scores["model"]["tow"]``. ``metrics`` adds interval, direction and reference, and the reason if a number is
+    absent. ``observed`` holds the logits while the scores are in memory.
 
     >>> print(Scores({"train": {"forget": {"accuracy": 0.02, "loss": 9.1, "samples": 50}}}))
              subset      samples  accuracy      loss
@@ -63,7 +64,7 @@ class Scores:
         return name in self.values
 
     def metric(self, name: str, split: str = "", subset: str = "") -> Metric:
-        """Return a number with everything that belongs to it."""
+        """Return a number with its interval, direction, reference and note."""
         for metric in self.metrics:
             if metric.place == (split, subset, name):
                 return metric
@@ -76,7 +77,7 @@ class Scores:
 
     @property
     def collapse(self) -> str:
-        """Words on retained data that suffered too much; empty if none did."""
+        """A warning if retained accuracy collapsed, or an empty string."""
         return collapse(self.metrics)
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Scores:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Scores:
-        """Take back what `to_dict` gave."""
+        """Return the scores from the output of `to_dict`."""
         values = dict(content)
         if (schema := values.pop("schema", None)) != SCHEMA:
             raise UsageError(f"These scores have schema {schema!r}; this unweave reads {SCHEMA}.")
@@ -99,6 +100,9 @@ class Scores:
         if self.metrics:
             lines += self._others() + self._goals()
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def _accuracies(self) -> list[str]:
         lines = [f"{'':<9}{'subset':<10}{'samples':>9}{'accuracy':>10}{'loss':>10}"]

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from unweave.api import remove_folder, unlearn
+from unweave.api import unlearn
+from unweave.engine import Compute
 from unweave.evaluation import evaluate, predict
-from unweave.lab.benchmarks import Task, find_benchmark
+from unweave.lab.benchmarks import BenchmarkTask, find_benchmark
+from unweave.lab.packages import require_package
 from unweave.methods import find_method
+from unweave.runs import remove_folder
 
 METHODS = {"two-stage": "two-stage", "pgd": "plain PGD", "ft": "fine-tuning", "ga": "gradient ascent"}
 MARK = "demo.json"
@@ -29,12 +32,13 @@ class Demo:
     folder: Path
 
     def meaning(self) -> str:
-        """Say in two sentences what the numbers mean."""
+        """Explain the numbers in two sentences."""
         return meaning(self.scores)
 
 
 def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str], None]) -> Demo:
     """Run the demo and write its scores and its picture into a folder."""
+    require_package("matplotlib", "The demo's picture")  # which is drawn at the end
     benchmark = find_benchmark("digits")
     task = benchmark.load()
     scores: dict[str, list[dict[str, Any]]] = {}
@@ -55,14 +59,13 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
             )
         for name, title in METHODS.items():
             method = find_method(name)
-            settings = {**benchmark.settings_for(method, None), "limits": None}  # a collapse is to be seen
+            settings = dict(benchmark.settings_for(method, None))
+            how: dict[str, Any] = {"seed": seed, "compute": Compute(device), "guard": None}  # show a collapse
             say(f"seed {seed}: {title}")
-            result = unlearn(original, task.train, method, seed=seed, device=device, **settings)
+            result = unlearn(original, task.train, method, **how, **settings)
             note(title, result.model)
             if seed == 0 and name == "two-stage":
-                first = unlearn(
-                    original, task.train, method, seed=seed, device=device, **settings | {"stage2_epochs": 0}
-                )
+                first = unlearn(original, task.train, method, **how, **settings | {"stage2_epochs": 0})
                 panels["after stage 1"] = first.model
                 panels["after two stages (W-PGD)"] = result.model
             if seed == 0 and name == "pgd":
@@ -74,7 +77,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
 
 
 def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
-    """Say in two sentences what the numbers mean."""
+    """Explain the numbers in two sentences."""
 
     def mean(name: str, subset: str) -> str:
         return f"{100 * np.mean([score['train'][subset]['accuracy'] for score in scores[name]]):.1f}%"
@@ -89,8 +92,10 @@ def meaning(scores: dict[str, list[dict[str, Any]]]) -> str:
     )
 
 
-def _write(folder: Path, scores: dict[str, Any], task: Task, panels: dict[str, nn.Module], device: str | None) -> None:
-    """Fill a folder beside the target, then put it in the target's place."""
+def _write(
+    folder: Path, scores: dict[str, Any], task: BenchmarkTask, panels: dict[str, nn.Module], device: str | None
+) -> None:
+    """Write into a folder beside the target, then rename it to the target."""
     from unweave.lab.report import loss_distributions  # slow to import
 
     partial = folder.with_name(folder.name + ".partial")

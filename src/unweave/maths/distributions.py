@@ -1,4 +1,4 @@
-"""Functions of losses as distributions: distances, quantiles, log-odds, divergences. Tensors in, tensors out."""
+"""Losses as distributions: Wasserstein distance, quantiles, log-odds, divergence and clipping."""
 
 from __future__ import annotations
 
@@ -10,31 +10,56 @@ from unweave.errors import UsageError
 
 
 def odds_of(losses: Tensor) -> Tensor:
-    """Return the log-odds against the label that cross-entropies stand for. Losses below 10⁻⁶ count as that.
+    """Return the log-odds against the right label, log((1 − p) / p), from the cross-entropies −log p.
 
-    >>> odds_of(torch.tensor([0.0, 12.0]))
-    tensor([-13.8155,  12.0000])
+    Args:
+        losses: Cross-entropies, of any shape. Losses below 10⁻⁶ count as 10⁻⁶.
+
+    Returns:
+        The log-odds, in the shape of the losses.
+
+    Example:
+        >>> odds_of(torch.tensor([0.0, 12.0]))
+        tensor([-13.8155,  12.0000])
     """
-    least = losses.clamp(min=1e-6)  # a loss in float32 has no digits below
+    least = losses.clamp(min=1e-6)  # below this, float32 no longer resolves p
     return least + torch.log(-torch.expm1(-least))
 
 
 def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return KL(softmax(target/T) ‖ softmax(scores/T)) of every sample. A target of −∞ means probability 0.
+    """Return the Kullback-Leibler divergence KL(softmax(target/T) ‖ softmax(scores/T)) of every sample.
 
-    >>> divergence(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0.0, 0.0]]))  # log 2
-    tensor([0.6931])
+    Args:
+        target: Logits of the distribution to approach, of shape (samples, classes). −∞ means probability 0.
+        scores: Logits of the distribution that approaches it, in the same shape.
+        temperature: The T that divides both.
+
+    Returns:
+        One divergence per sample, of shape (samples,).
+
+    Example:
+        >>> divergence(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0.0, 0.0]]))  # log 2
+        tensor([0.6931])
     """
-    probabilities = functional.softmax(target / temperature, dim=1)
-    log_probabilities = functional.log_softmax(scores / temperature, dim=1)
-    return (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=1)
+    probabilities = functional.softmax(target / temperature, dim=-1)
+    log_probabilities = functional.log_softmax(scores / temperature, dim=-1)
+    found = (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=-1)
+    return found if found.ndim == 1 else found.flatten(1).mean(dim=1)
 
 
 def clipped(losses: Tensor, *, at: float) -> Tensor:
-    """Cap every loss, ClippedCE = min{C, CE}: a sample above the cap no longer pushes.
+    """Cap every loss, ClippedCE = min{C, CE}. A sample above the cap has no gradient.
 
-    >>> clipped(torch.tensor([3.0, 12.0]), at=10.0)
-    tensor([ 3., 10.])
+    Args:
+        losses: Losses, of any shape.
+        at: The cap, the paper's C.
+
+    Returns:
+        The capped losses, in the shape of the losses.
+
+    Example:
+        >>> clipped(torch.tensor([3.0, 12.0]), at=10.0)
+        tensor([ 3., 10.])
     """
     return losses.clamp(max=at)
 
@@ -42,15 +67,26 @@ def clipped(losses: Tensor, *, at: float) -> Tensor:
 def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
     """Return W₂², the squared Wasserstein-2 distance between two sets of losses (Eq. 7).
 
-    In one dimension the best coupling pairs quantiles: for equal lengths the sorted values, otherwise the
-    overlaps of the two staircases of quantiles, exactly. The gradient flows through both arguments.
+    In one dimension the best coupling pairs equal quantiles. Sets of equal size pair their sorted values. Sets of
+    different sizes pair the overlaps of their two quantile functions, which are staircases. Both are exact.
 
-    >>> squared_wasserstein(torch.tensor([0.0, 4.0]), torch.tensor([1.0]))
-    tensor(5.)
+    Args:
+        current: A vector of losses, one per sample.
+        reference: Another vector of losses. It may have another length. The gradient flows through both vectors.
+
+    Returns:
+        The squared distance, a single number.
+
+    Raises:
+        UsageError: One of the arguments is not a vector, or it is empty.
+
+    Example:
+        >>> squared_wasserstein(torch.tensor([0.0, 4.0]), torch.tensor([1.0]))
+        tensor(5.)
     """
     for name, losses in (("current", current), ("reference", reference)):
         if losses.ndim != 1 or len(losses) == 0:
-            raise UsageError(f"{name} must be a non-empty vector of losses, not of shape {tuple(losses.shape)}.")
+            raise UsageError(f"{name} must be a non-empty vector of losses, but its shape is {tuple(losses.shape)}.")
     current, reference = current.sort().values, reference.sort().values
     n, m = len(current), len(reference)
     if n == m:
@@ -69,20 +105,35 @@ def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
 
 
 def averaged_quantiles(losses: Tensor, count: int) -> Tensor:
-    """Return the ``count`` losses nearest in W₂ to a distribution: its quantiles, averaged over ``count`` equal parts.
+    """Return the ``count`` losses that are nearest in W₂ to a distribution: the means of ``count`` equal parts.
 
-    For any ``count`` losses the squared distance to the distribution is that to these plus a constant (which is 0 for
-    as many losses as there are parts), so to approach one is to approach the other.
+    For any ``count`` losses, the squared distance to the distribution equals the squared distance to the returned
+    losses plus a constant. So approaching the one approaches the other. The constant is 0 if the distribution has
+    ``count`` losses itself.
 
-    >>> averaged_quantiles(torch.tensor([4.0, 0.0, 2.0]), 2)  # a half is 0, 0, 2 of six, the other 2, 4, 4
-    tensor([0.6667, 3.3333])
+    Args:
+        losses: A vector of losses, which is the distribution.
+        count: How many losses to return.
+
+    Returns:
+        A vector of ``count`` losses in ascending order.
+
+    Raises:
+        UsageError: The losses are not a vector, there are none, or ``count`` is below 1.
+
+    Example:
+        >>> averaged_quantiles(torch.tensor([4.0, 0.0, 2.0]), 2)  # means of 0, 0, 2 and of 2, 4, 4: each loss twice
+        tensor([0.6667, 3.3333])
     """
     if losses.ndim != 1 or len(losses) == 0 or count < 1:
-        raise UsageError(f"{count} quantiles of losses of shape {tuple(losses.shape)}: there must be some of both.")
+        raise UsageError(
+            f"{count} quantiles of losses of shape {tuple(losses.shape)} cannot be taken. "
+            "Pass a non-empty vector of losses and a count of at least 1."
+        )
     ordered = losses.sort().values.double()
-    area = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)])  # under the staircase of quantiles
+    area = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)])  # under the quantile function, a staircase
     ends = torch.arange(count + 1, device=losses.device) * len(losses)
-    whole = ends // count  # steps of the staircase that end before, and how far the next one is gone
+    whole = ends // count  # steps that end before, and the share of the next step
     partly = (ends - whole * count).double() / count
     under = area[whole] + partly * ordered[whole.clamp(max=len(losses) - 1)]
     return (under.diff() * count / len(losses)).to(losses.dtype)

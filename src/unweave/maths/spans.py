@@ -1,8 +1,4 @@
-"""Gradients as lists of tensors: dot products, and removing a span from a direction.
-
->>> remove_span([torch.tensor([1.0, 1.0])], basis=[[torch.tensor([2.0, 0.0])]])
-[tensor([0., 1.])]
-"""
+"""Gradients as lists of tensors: dot products, weighted sums, and removing the span of some gradients from another."""
 
 from __future__ import annotations
 
@@ -17,9 +13,9 @@ from unweave.runtime import exchange, is_cut, local
 
 Gradient: TypeAlias = "list[Tensor]"  # one tensor per trainable parameter, in the parameter's shape
 
-# Two directions whose squared sine is below this are one direction: their difference is rounding noise.
+# Two directions whose angle has a squared sine below this count as one. Their difference is rounding noise.
 PARALLEL = 1e-10
-# How many numbers of a gradient are in float64 at one time: 32 MiB a gradient on a device, what a cache holds on a CPU.
+# Numbers of a gradient converted to float64 at a time: 32 MiB per gradient on a device, what fits a cache on a CPU.
 CHUNK = {"cpu": 1 << 18}
 DEVICE_CHUNK = 1 << 22
 
@@ -30,15 +26,27 @@ def remove_span(
 ) -> Gradient:
     """Return the part of ``direction`` orthogonal to every gradient in ``basis`` (Eq. 10).
 
-    d = u − Σ kᵢ gᵢ with G k = b, G = ⟨gᵢ, gⱼ⟩, b = ⟨u, gᵢ⟩, the products summed in float64. Zero or parallel
-    basis gradients are no obstacle: G is scaled to unit diagonal, and a gradient that lies in the span of those before
-    it gets no weight, so the result does not depend on the lengths of the basis gradients. ``ridge`` instead solves
-    (G + ridge·I) k = b, as the authors' released code does; then ⟨d, gᵢ⟩ = ridge·kᵢ. ``in_place`` overwrites
-    ``direction`` and saves the memory of a gradient. Nothing waits for the device.
+    d = u − Σ kᵢ gᵢ with G k = b, G = ⟨gᵢ, gⱼ⟩, b = ⟨u, gᵢ⟩. The products are summed in float64. G is scaled to unit
+    diagonal, and a basis gradient in the span of those before it gets no weight. So basis gradients may be zero or
+    parallel, and the result does not depend on their lengths. The computation never waits for the device.
 
-    >>> u, g = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])], [torch.tensor([0.0, 1.0]), torch.tensor([0.0])]
-    >>> remove_span(u, [g, g])  # a basis of two equal gradients
-    [tensor([1., 0.]), tensor([3.])]
+    Args:
+        direction: The gradient u, one tensor per parameter.
+        basis: The gradients gᵢ, each with the shapes of ``direction``. They may be sharded among processes.
+        ridge: If above 0, solve (G + ridge·I) k = b instead, as the authors' released code does. Then
+            ⟨d, gᵢ⟩ = ridge·kᵢ.
+        in_place: Overwrite the tensors of ``direction``, which saves the memory of one gradient.
+
+    Returns:
+        The gradient d, one tensor per parameter.
+
+    Raises:
+        UsageError: A basis gradient has other shapes than the direction.
+
+    Example:
+        >>> u, g = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])], [torch.tensor([0.0, 1.0]), torch.tensor([0.0])]
+        >>> remove_span(u, [g, g])  # the basis has the same gradient twice
+        [tensor([1., 0.]), tensor([3.])]
     """
     for gradient in basis:
         if [part.shape for part in gradient] != [part.shape for part in direction]:
@@ -61,9 +69,10 @@ def remove_span(
 
 
 def _solve_semidefinite(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve a positive semidefinite system with unit (or zero) diagonal by Cholesky's L Lᵀ, without reading a value.
+    """Solve a positive semidefinite system with unit or zero diagonal by Cholesky's L Lᵀ, without reading values.
 
-    A row whose pivot, the squared sine of its angle with the span of the rows before it, is below `PARALLEL` gets 0.
+    The pivot of a row is the squared sine of its angle with the span of the rows before it. A row whose pivot is below
+    `PARALLEL` gets the weight 0.
     """
     count = len(right)
     lower, solved, inverse = torch.zeros_like(matrix), torch.zeros_like(right), torch.zeros_like(right)
@@ -79,11 +88,19 @@ def _solve_semidefinite(matrix: Tensor, right: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return the matrix of dot products, in float64. Where gradients are cut among processes, it is that of the whole.
+    """Return the matrix of all dot products of some gradients, in float64.
 
-    >>> gram_matrix([[torch.tensor([3.0, 4.0])], [torch.tensor([1.0, 0.0])]])
-    tensor([[25.,  3.],
-            [ 3.,  1.]], dtype=torch.float64)
+    Args:
+        gradients: Gradients of one model, each with one tensor per parameter. Products of sharded gradients are summed
+            over the processes.
+
+    Returns:
+        A symmetric matrix of shape (gradients, gradients).
+
+    Example:
+        >>> gram_matrix([[torch.tensor([3.0, 4.0])], [torch.tensor([1.0, 0.0])]])
+        tensor([[25.,  3.],
+                [ 3.,  1.]], dtype=torch.float64)
     """
     count = len(gradients)
     products = []
@@ -97,7 +114,7 @@ def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def _flat(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients of one parameter as vectors that list its entries in one order, whatever their layouts."""
+    """Return the gradients of one parameter as vectors, with their entries in one order whatever their layouts."""
     if all(_is_channels_last(part) for part in parts):
         return [part.permute(0, 2, 3, 1).reshape(-1) for part in parts]
     return [part.reshape(-1) for part in parts]
@@ -108,7 +125,7 @@ def _is_channels_last(part: Tensor) -> bool:
 
 
 def _chunks(flat: Sequence[Sequence[Tensor]]) -> Iterator[list[list[Tensor]]]:
-    """Group parameters into chunks: small ones together, large ones in slices."""
+    """Yield chunks of parameters: small parameters together, large ones in slices."""
     most = CHUNK.get(flat[0][0].device.type, DEVICE_CHUNK)
     chunk: list[list[Tensor]] = []
     size = 0
@@ -125,10 +142,18 @@ def _chunks(flat: Sequence[Sequence[Tensor]]) -> Iterator[list[list[Tensor]]]:
 
 @torch.no_grad()
 def combine(gradients: Sequence[Sequence[Tensor]], weights: Tensor) -> Gradient:
-    """Return Σ wᵢ gᵢ in the gradients' own precision.
+    """Return the weighted sum Σ wᵢ gᵢ in the gradients' own precision.
 
-    >>> combine([[torch.tensor([1.0, 2.0])], [torch.tensor([10.0, 0.0])]], torch.tensor([1.0, 0.5]))
-    [tensor([6., 2.])]
+    Args:
+        gradients: The gradients gᵢ, at least one.
+        weights: One weight per gradient.
+
+    Returns:
+        A new gradient, one tensor per parameter.
+
+    Example:
+        >>> combine([[torch.tensor([1.0, 2.0])], [torch.tensor([10.0, 0.0])]], torch.tensor([1.0, 0.5]))
+        [tensor([6., 2.])]
     """
     total = [part * weights[0].to(part.dtype) for part in gradients[0]]
     for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
@@ -137,7 +162,7 @@ def combine(gradients: Sequence[Sequence[Tensor]], weights: Tensor) -> Gradient:
 
 
 def _add_scaled(total: Gradient, gradient: Sequence[Tensor], weight: Tensor) -> None:
-    """Add a multiple of a gradient in place. The weight stays on the device, so no scalar of foreach will do."""
+    """Add a multiple of a gradient in place. The weight stays on the device; torch's ``foreach`` needs a number."""
     scaled = {part.dtype: weight.to(part.dtype) for part in total}
     for part, addend in zip(total, gradient, strict=True):
         local(part).addcmul_(local(addend), scaled[part.dtype])

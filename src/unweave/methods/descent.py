@@ -1,4 +1,4 @@
-"""Plain minibatch descent on some of the data, which training, retraining, fine-tuning and ascent share."""
+"""Plain minibatch descent on part of the data. Training, retraining, fine-tuning and ascent share it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from unweave.engine import Logged, OptimizerName, Phase, Workbench, make_optimizer
 from unweave.settings import Around, Multiples, Settings, setting
 
-WARM_UP = 0.1  # share of the run
+WARM_UP = 0.1  # of the run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def optimizer_for(settings: DescentSettings, bench: Workbench) -> torch.optim.Op
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, settings: DescentSettings, *, done: float) -> None:
-    """Set the step size for the share of the run that is done. It depends on nothing else, so resume is exact."""
+    """Set the step size for the share of the run that is done. Nothing else enters, so a resumed run is exact."""
     scale = 1.0
     if settings.schedule != "constant":
         start = WARM_UP if settings.schedule == "warm-up" else 0.0

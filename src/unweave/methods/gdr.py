@@ -1,50 +1,81 @@
-"""GDR-GMA: rectify the directions of the forget and the retained gradient, and weigh them by how well the retained
-data still does (Lin et al., "GDR-GMA: Machine Unlearning via Direction-Rectified and Magnitude-Adjusted Gradients",
-ACM MM 2024).
+"""GDR-GMA: rectify the directions of the forget and the retained gradient, and weigh them by the retained loss.
+
+Lin et al., "GDR-GMA: Machine Unlearning via Direction-Rectified and Magnitude-Adjusted Gradients", ACM MM 2024.
 
 Per step, with n = ∇ CE of a retained batch and t = ∇(−CE) of a forget batch, for every parameter tensor: where
 ⟨n, t⟩ < 0,
 
     n' = n − (⟨n, t⟩ / ‖t‖²) t,    t' = t − (⟨n, t⟩ / ‖n‖²) n'
 
-(the second line uses n', as upstream does). From the second epoch on, t' of the last tensor is also rectified
-against the mean of those earlier forget gradients that conflict with it, of a bank that keeps the last ⌈|D_f| / batch⌉
-(the larger batch, where forget and retained batches differ: as the entanglement paper's release has it). The step is
-along (1 − w) n' + w t' with w = 1 / (1 + exp(γ (L_n − ε))): forgetting happens only while the retained loss is near
-or below ε.
+(the second line uses n', as upstream does). A bank keeps the last ⌈|D_f| / batch⌉ forget gradients of the last tensor.
+(Where forget and retained batches differ in size, the larger counts, as in the entanglement paper's release.) From the
+second epoch on, t' of the last tensor is also rectified against the mean of the gradients in the bank that conflict
+with it. The step is along (1 − w) n' + w t' with w = 1 / (1 + exp(γ (L_n − ε))): the model forgets only while the
+retained loss is near or below ε.
 
-Upstream adds the bank's entries into the first of them in place, twice per step, which corrupts the bank; our default
-averages copies (``literal_bank=True`` is the upstream form). ``official``: AdamW 1e-4, γ 100, ε 0.02, batch 256, 10
-epochs, training mode, retained batch first. The entanglement paper prints the same values, its release is faithful.
-On data that the model does not fit (retained loss above 0.1) w vanishes and GDR is fine-tuning.
+Upstream adds the bank's entries into the first of them in place, twice per step, which corrupts the bank. Our default
+averages copies; ``literal_bank=True`` is the upstream form. ``official`` is AdamW 1e-4, γ 100, ε 0.02, batch 256, 10
+epochs and training mode, with the retained batch first. The entanglement paper prints the same values, and its release
+follows them. On data that the model does not fit (retained loss above 0.1), w vanishes and GDR is fine-tuning.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from unweave.data import RETAINED
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import combine
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
-from unweave.settings import Between, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class GdrSettings(DescentSettings):
-    """Settings of GDR-GMA."""
+class GDR(DescentSettings, Method):
+    """GDR-GMA: rectify conflicting forget and retained gradients, and weigh them by the retained loss.
 
+    ``unweave methods gdr`` lists the settings. Reference: Lin et al., "GDR-GMA: Machine Unlearning via
+    Direction-Rectified and Magnitude-Adjusted Gradients" (ACM MM 2024).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.GDR(epochs=3), limits=None)
+        >>> all(0 <= weight <= 1 for weight in result.history.column("weight"))
+        True
+    """
+
+    name = "gdr"
+    summary = "Rectify conflicting forget and retained gradients, and weigh them by the retained loss."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # RUIYUN-ML/GDR-GMA
+        "paper": {"batch_size": 128},  # appendix "Baseline Methods", CIFAR-100
+        "released": {"batch_size": 128, "literal_bank": True},
+    }
+
+    optimizer: OptimizerName = default("adamw")
+    learning_rate: float = default(1e-4)
+    weight_decay: float = default(0.01)
+    batch_size: int = default(256)
     sharpness: float = setting(100.0, above=0, help="How sharply forgetting stops as the retained loss rises; γ.")
     tolerance: float = setting(
         0.02, at_least=0, search=Between(0.002, 0.5), help="Retained loss at which both gradients weigh the same; ε."
     )
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_bank: bool = setting(False, help="Corrupt the bank of forget gradients as the upstream code does.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Rectified(self)]
 
 
 def rectify(retained: Tensor, forget: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +85,7 @@ def rectify(retained: Tensor, forget: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([0., 1.]), tensor([-1.0000,  0.5000]))
     """
     dot = (retained * forget).sum()
-    # `where`, not `if`: reading the sign would wait for the device. Where it is negative neither norm is 0.
+    # `where`, not `if`: reading the sign would wait for the device. Where it is negative, neither norm is 0.
     new_retained = torch.where(dot < 0, retained - dot / forget.square().sum() * forget, retained)
     new_forget = torch.where(dot < 0, forget - dot / retained.square().sum() * new_retained, forget)
     return new_retained, new_forget
@@ -66,7 +97,7 @@ class Rectified(Phase):
     name = "rectified descent"
     keeps = ("optimizer", "bank")
 
-    def __init__(self, settings: GdrSettings) -> None:
+    def __init__(self, settings: GDR) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -106,56 +137,20 @@ class Rectified(Phase):
         return {"retained_loss": retained_loss.detach(), "forget_loss": forget_loss.detach(), "weight": weight}
 
     def rectify_against_bank(self, forget: Tensor) -> Tensor:
-        """Remove from t' of the last tensor its conflict with the mean of conflicting earlier gradients."""
+        """Remove from t' of the last tensor its conflict with the mean of the conflicting gradients in the bank."""
         if self.settings.literal_bank:
             self.literal_mean(forget)  # upstream evaluates it twice
             return rectify(forget, self.literal_mean(forget))[0]
         entries = torch.stack(self.bank).flatten(1)
         conflicts = (entries @ forget.flatten() < 0).to(entries.dtype)
         mean = (conflicts @ entries / conflicts.sum().clamp(min=1)).reshape(forget.shape)
-        return rectify(forget, mean)[0]  # a mean of nothing is 0, and conflicts with nothing
+        return rectify(forget, mean)[0]  # a mean of no entries is 0, which conflicts with nothing
 
     def literal_mean(self, forget: Tensor) -> Tensor:
-        """Return the mean of conflicting entries as upstream does, adding them into the bank's own first one."""
+        """Return the mean of conflicting entries as upstream does: it adds them into the first of them, in the bank."""
         conflicting = [entry for entry in self.bank if (entry * forget).sum() < 0]
         if not conflicting:
             return torch.zeros_like(forget)
         for entry in conflicting[1:]:
             conflicting[0].add_(entry)
         return conflicting[0] / len(conflicting)
-
-
-GDR = Method(
-    name="gdr",
-    summary="Rectify conflicting forget and retained gradients, weigh them by the retained loss.",
-    settings=GdrSettings,
-    phases=lambda settings: [Rectified(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # RUIYUN-ML/GDR-GMA
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "train",
-        },
-        "released": {
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 0.01,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "train",
-            "literal_bank": True,
-        },
-    },
-)

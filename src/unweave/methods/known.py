@@ -1,4 +1,4 @@
-"""The methods by name: ours, and those of other packages.
+"""The methods by name: ours and those of other packages.
 
 >>> find_method("two-stage").configure({"alpha": 0.25}).alpha
 0.25
@@ -6,61 +6,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import entry_points
+from typing import Any
 
 from unweave.errors import UsageError, unknown
-from unweave.methods.delete import DELETE
-from unweave.methods.fine_tune import FT
+from unweave.methods.delete import Delete
+from unweave.methods.fine_tune import FineTune
 from unweave.methods.gdr import GDR
-from unweave.methods.gradient_ascent import GA
-from unweave.methods.l1_sparse import L1_SPARSE
+from unweave.methods.gradient_ascent import GradientAscent
+from unweave.methods.l1_sparse import L1Sparse
 from unweave.methods.method import Method
-from unweave.methods.munba import MUNBA
-from unweave.methods.original import ORIGINAL
-from unweave.methods.retrain import RETRAIN
-from unweave.methods.salun import SALUN
-from unweave.methods.scrub import SCRUB
+from unweave.methods.munba import MUNBa
+from unweave.methods.original import Original
+from unweave.methods.retrain import Retrain
+from unweave.methods.salun import SalUn
+from unweave.methods.scrub import Scrub
 from unweave.methods.ssd import SSD
-from unweave.methods.two_stage import PGD, TWO_STAGE
-from unweave.methods.unweave import UNWEAVE
+from unweave.methods.two_stage import PGD, TwoStage
+from unweave.methods.unweave import Unweave
 
-METHODS: dict[str, Method] = {
-    "original": ORIGINAL,
-    "retrain": RETRAIN,
-    "ft": FT,
-    "ga": GA,
-    "l1-sparse": L1_SPARSE,
-    "scrub": SCRUB,
+METHODS: dict[str, type[Method]] = {
+    "original": Original,
+    "retrain": Retrain,
+    "ft": FineTune,
+    "ga": GradientAscent,
+    "l1-sparse": L1Sparse,
+    "scrub": Scrub,
     "ssd": SSD,
-    "salun": SALUN,
-    "delete": DELETE,
+    "salun": SalUn,
+    "delete": Delete,
     "gdr": GDR,
-    "munba": MUNBA,
+    "munba": MUNBa,
     "pgd": PGD,
-    "two-stage": TWO_STAGE,
-    "unweave": UNWEAVE,
+    "two-stage": TwoStage,
+    "unweave": Unweave,
 }
 
 
-def all_methods() -> dict[str, Method]:
-    """Return our methods and those that other packages bring through the entry point ``unweave.methods``."""
+def all_methods() -> dict[str, type[Method]]:
+    """Return our methods, and those that other packages add through the entry point ``unweave.methods``."""
     found = dict(METHODS)
     for point in entry_points(group="unweave.methods"):
         if point.name not in found:
             method = point.load()
-            if not isinstance(method, Method):
-                raise UsageError(f"The entry point {point.name!r} gives a {type(method).__name__}, not a Method.")
+            if not (isinstance(method, type) and issubclass(method, Method)):
+                raise UsageError(f"The entry point {point.name!r} gives {method!r}, not a subclass of Method.")
             found[point.name] = method
     return found
 
 
-def find_method(method: str | Method) -> Method:
-    """Return the method of that name."""
+def find_method(method: str | Method | type[Method]) -> type[Method]:
+    """Return the class of a method, given its name, its class or an object."""
     if isinstance(method, Method):
+        return type(method)
+    if isinstance(method, type) and issubclass(method, Method):
         return method
-    if method in METHODS:  # looking through every installed package takes milliseconds, and this is called often
+    if not isinstance(method, str):
+        raise UsageError(f"method is {method!r}, but must be a name, a subclass of Method or an object of one.")
+    if method in METHODS:  # searching all installed packages takes milliseconds, and this is called often
         return METHODS[method]
     methods = all_methods()
     if method not in methods:
         raise unknown("method", method, methods)
     return methods[method]
+
+
+def make_method(
+    method: str | Method | type[Method], settings: Mapping[str, Any], *, profile: str | None = None
+) -> Method:
+    """Return a method with its settings. An object has its settings already, so none may be given beside it.
+
+    >>> make_method("ga", {"epochs": 3}).epochs
+    3
+    >>> make_method(GradientAscent(epochs=3), {"epochs": 4})
+    Traceback (most recent call last):
+    unweave.errors.UsageError: GradientAscent(...) has its settings already, but epochs was given beside it. Set it on \
+the object, or pass the method by name: 'ga'.
+    """
+    if not isinstance(method, Method):
+        return find_method(method).configure(settings, profile=profile)
+    beside = [*settings, *(["profile"] if profile is not None else [])]
+    if beside:
+        raise UsageError(
+            f"{type(method).__name__}(...) has its settings already, but {', '.join(beside)} was given beside it. "
+            f"Set it on the object, or pass the method by name: {method.name!r}."
+        )
+    return method

@@ -1,48 +1,92 @@
-"""MUNBa: forgetting and keeping bargain over every step (Wu and Harandi, "MUNBa: Machine Unlearning via Nash
-Bargaining", ICCV 2025).
+"""MUNBa: forgetting and keeping bargain over every step.
 
-Two players, g_r = ∇ CE of a retained batch and g_f = ∇ CE of a forget batch with uniformly random labels. The Nash
-solution GᵀG a = 1/a has, for two players at angle φ, the closed form
+Wu and Harandi, "MUNBa: Machine Unlearning via Nash Bargaining", ICCV 2025.
+
+The two players are g_r = ∇ CE of a retained batch and g_f = ∇ CE of a forget batch with uniformly random labels. The
+Nash solution GᵀG a = 1/a has, for two players at angle φ, the closed form
 
     a_i = 1 / (‖g_i‖ √(1 + cos φ)),    d = a_r g_r + a_f g_f,    ‖d‖ = √2
 
-and the step is along d clipped to norm 1, so that the learning rate alone sets its length.
+The step is along d clipped to norm 1, so the learning rate alone sets its length.
 
-Upstream and the entanglement paper's release compute the same solution from another expression with an absolute 1e-8
-in its denominators, which dominates where the retained gradient is small, as in a model that fits its data, and fall
-back to L_r + 0.1 L_f where a weight comes out non-positive; our default is the closed form (``literal_weights=True``
-is theirs). Upstream pairs batches until the forget data ends and trains on the rest of the retained data alone,
-unclipped (``pairing="once"``, our default); the release begins the forget data again (``"cycle"``), with frozen
-statistics. ``official``: SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs, training mode.
+Upstream and the entanglement paper's release compute the same solution from another expression, with an absolute 1e-8
+in its denominators. That term dominates where the retained gradient is small, as in a model that fits its data. Where a
+weight is not positive, they use L_r + 0.1 L_f instead. Our default is the closed form; ``literal_weights=True`` is
+theirs. Upstream pairs batches until the forget data ends, and trains on the rest of the retained data alone, unclipped
+(``pairing="once"``, our default). The release begins the forget data again (``"cycle"``), with frozen statistics.
+``official`` is SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs and training mode.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from unweave.data import RETAINED, Batch
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import combine, gram_matrix
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
-from unweave.settings import setting
+from unweave.settings import default, setting
 
-# Opposite gradients leave nothing to bargain over; the cosine is kept away from −1.
+# Opposite gradients leave nothing to bargain over, so the cosine stays above −1.
 OPPOSITE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class MunbaSettings(DescentSettings):
-    """Settings of MUNBa."""
+class MUNBa(DescentSettings, Method):
+    """MUNBa: the gradients of forgetting and keeping bargain over every step.
 
-    pairing: Literal["once", "cycle"] = setting("once", help="Bargain while forget data lasts, or in every step.")
+    ``unweave methods munba`` lists the settings. Reference: Wu and Harandi, "MUNBa: Machine Unlearning via Nash
+    Bargaining" (ICCV 2025).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.MUNBa(epochs=3), limits=None)
+        >>> all(0 < share < 1 for share in result.history.column("forget_share"))
+        True
+    """
+
+    name = "munba"
+    summary = "Forgetting and keeping bargain over every step (Nash)."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # JingWu321/MUNBa, Classification
+        "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"
+            "learning_rate": 0.03,
+            "batch_size": 128,
+            "normalisation": "eval",
+        },
+        "released": {
+            "epochs": 5,
+            "batch_size": 128,
+            "normalisation": "eval",
+            "pairing": "cycle",
+            "literal_weights": True,
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.01)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
+    pairing: Literal["once", "cycle"] = setting(
+        "once", help="once: bargain until the forget data of the epoch ends. cycle: in every step."
+    )
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
     literal_weights: bool = setting(False, help="Compute the weights as the upstream code does.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Bargain(self)]
 
 
 def bargain(gram: Tensor) -> Tensor:
@@ -52,7 +96,7 @@ def bargain(gram: Tensor) -> Tensor:
     tensor([0.5000, 1.0000])
     """
     lengths = gram.diagonal().sqrt()
-    scale = torch.where(lengths > 0, 1 / lengths, 0)  # who has no gradient has no say
+    scale = torch.where(lengths > 0, 1 / lengths, 0)  # a gradient of 0 gets no weight
     cosine = (gram[0, 1] * scale.prod()).clamp(min=-1 + OPPOSITE, max=1)
     return scale / (1 + cosine).sqrt()
 
@@ -74,7 +118,7 @@ class Bargain(Phase):
     name = "bargain"
     keeps = ("optimizer",)
 
-    def __init__(self, settings: MunbaSettings) -> None:
+    def __init__(self, settings: MUNBa) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -89,7 +133,7 @@ class Bargain(Phase):
         bench.mode(s.normalisation)
 
     def step(self, number: int) -> Logged:
-        """Bargain, or train on retained data where the forget data of the epoch is used up."""
+        """Bargain or, once the epoch has no forget data left, train on retained data."""
         bench, s = self.bench, self.settings
         epoch, place = divmod(number, len(self.retained))
         set_learning_rate(self.optimizer, s, done=number / self.steps)
@@ -115,45 +159,6 @@ class Bargain(Phase):
 
     def relabelled(self, batch: Batch, turn: int) -> Batch:
         """Give a forget batch random labels."""
-        drawn = chance(len(batch), seed=self.bench.seed, turn=turn, device=batch.rows.device)
-        return batch.with_labels(random_labels(batch.labels, drawn, classes=self.classes))
-
-
-MUNBA = Method(
-    name="munba",
-    summary="Forgetting and keeping bargain over every step (Nash).",
-    settings=MunbaSettings,
-    phases=lambda settings: [Bargain(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # JingWu321/MUNBa, Classification
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"
-            "optimizer": "sgd",
-            "learning_rate": 0.03,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 128,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "sgd",
-            "learning_rate": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 5,
-            "batch_size": 128,
-            "normalisation": "eval",
-            "pairing": "cycle",
-            "literal_weights": True,
-        },
-    },
-)
+        true = self.bench.labels(batch)
+        drawn = chance(*true.shape, seed=self.bench.seed, turn=turn, device=batch.rows.device)
+        return batch.with_labels(random_labels(true, drawn, classes=self.classes))

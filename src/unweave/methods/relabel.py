@@ -1,4 +1,4 @@
-"""Random labels for forget data, which SalUn and MUNBa share."""
+"""Random labels for forget data. SalUn and MUNBa share them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from unweave.engine import derive_seed
 
 
-def chance(count: int, *, seed: int, turn: int, device: torch.device) -> Tensor:
+def chance(*shape: int, seed: int, turn: int, device: torch.device) -> Tensor:
     """Return uniform numbers in [0, 1), the same for the same seed and turn on every device."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "random labels", turn))
-    return torch.rand(count, generator=generator).to(device)
+    return torch.rand(shape, generator=generator).to(device)
 
 
 def random_labels(true: Tensor, drawn: Tensor, *, classes: int, exclude_true: bool = False) -> Tensor:

@@ -1,65 +1,91 @@
-"""Retraining: train again without the forget data, from the original's initial weights by the original's recipe.
+"""Retraining: train again without the forget data, from the original's initial weights and by its recipe.
 
-Objective: min over θ of L_R(θ), R = adjacent ∪ remote, from θ_init. This is what "as if never trained" means, and
-what the other methods try to save the cost of. The forget data is never read.
+Objective: min over θ of L_R(θ), R = adjacent ∪ remote, from θ_init. This is what "as if never trained" means. The other
+methods try to save its cost. The forget data is never read.
 
-There is no default recipe: a benchmark brings its own, and a user passes the one that the model was trained by,
-with the weights that training began from (``initial=``, for instance the pretrained checkpoint).
+There is no default recipe. A benchmark brings its own. A user passes the recipe that the model was trained by, and the
+weights that training began from (``initial=``), for instance the pretrained checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
 
 from unweave.data import RETAINED
-from unweave.engine import Workbench
+from unweave.engine import Phase
 from unweave.errors import UsageError
 from unweave.methods.descent import Descent, DescentSettings
 from unweave.methods.method import Method
-from unweave.settings import setting
+from unweave.settings import given, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrainSettings(DescentSettings):
-    """The training recipe: the original's, so that nothing of it is tuned."""
+class Retrain(DescentSettings, Method):
+    """Retraining: train again without the forget data, by the recipe that the model was trained by.
 
-    learning_rate: float = setting(1e-3, above=0, help="Step size.")
-    epochs: int = setting(0, at_least=0, help="Passes over the retained data; must be given.")
+    ``epochs`` and ``initial`` must be given; ``initial`` is a function that returns the model as it was before
+    training. ``unweave methods retrain`` lists the settings. They are the original's recipe, so none of them is tuned.
 
+    Raises:
+        UsageError: If ``initial`` is not a function; from `phases`, if ``epochs`` or ``initial`` is missing.
 
-class Retrain(Descent):
-    """Descend on the retained data from the initial weights."""
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> method = uw.Retrain(epochs=3, initial=lambda: torch.nn.Linear(6, 2))
+        >>> uw.unlearn(torch.nn.Linear(6, 2), split, method).cost.sample_gradients
+        15
+    """
 
     name = "retrain"
-    guards = ()  # it begins from nothing
+    summary = "Train again from the initial weights, without the forget data: the reference for other methods."
+    needs = (RETAINED,)
 
-    def __init__(self, settings: RetrainSettings) -> None:
-        super().__init__(settings, subsets=("adjacent", "remote"))
-        if settings.epochs == 0:
+    learning_rate: float = setting(1e-3, above=0, help="Step size.")
+    epochs: int = setting(0, at_least=0, help="Passes over the retained data. Required.")
+    initial: Callable[[], nn.Module] | None = given(help="A function that returns the model as it was before training.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_initial(self.initial)
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase. Raise if the recipe or the initial weights are missing."""
+        if self.epochs == 0:
             raise UsageError(
                 "retrain needs the recipe that the model was trained by: pass epochs=, learning_rate=, optimizer=, "
-                "batch_size= and what else it used."
+                "batch_size= and the other settings that it used."
             )
-
-    def prepare(self, bench: Workbench) -> None:
-        """Refuse to go on without initial weights."""
-        if bench.initial is None:
+        if self.initial is None:
             raise UsageError(
                 "retrain needs the weights that training began from: pass initial=, a function that returns the model "
                 "before training (with pretrained weights, if it had some)."
             )
-        super().prepare(bench)
+        return [TrainAgain(self, self.initial)]
+
+
+def require_initial(initial: Any) -> None:
+    """Raise if this cannot be a function that returns a model."""
+    if initial is not None and (isinstance(initial, nn.Module) or not callable(initial)):
+        raise UsageError("initial= must be a function that returns the model as it was before training.")
+
+
+class TrainAgain(Descent):
+    """Descend on the retained data from the initial weights."""
+
+    name = "retrain"
+    guards = ()  # initial weights have no accuracy to protect
+
+    def __init__(self, settings: Retrain, initial: Callable[[], nn.Module]) -> None:
+        super().__init__(settings, subsets=("adjacent", "remote"))
+        self.initial = initial
 
     def begin(self) -> None:
         """Go back to the initial weights."""
-        if self.bench.initial is not None:
-            self.bench.load(self.bench.initial().state_dict())
-
-
-RETRAIN = Method(
-    name="retrain",
-    summary="Train again from the initial weights, without the forget data: the reference.",
-    settings=RetrainSettings,
-    phases=lambda settings: [Retrain(settings)],
-    needs=(RETAINED,),
-)
+        self.bench.load(self.initial().state_dict())

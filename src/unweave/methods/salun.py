@@ -1,48 +1,93 @@
-"""SalUn, saliency unlearning: relabel the forget data at random, and let only the weights move that matter for it
-(Fan et al., ICLR 2024).
+"""SalUn, saliency unlearning: relabel the forget data at random, and move only the weights that matter for it.
 
-(a) Mask: the signed gradient of −CE summed over all forget batches, in evaluation mode; of all weights together the
+Fan et al., ICLR 2024.
+
+(a) Mask: the signed gradient of −CE, summed over all forget batches in evaluation mode. Of all weights together, the
 share ``saliency`` with the largest absolute value may move. (b) Relabelling: forget samples get uniformly random
-labels, drawn anew each epoch; min of CE over a shuffled mixture of them and the retained data (CIFAR-100, Tiny), or
-in turn over forget and retained data (CIFAR-10, SVHN: ``passes="in turn"``), gradients multiplied by the mask.
+labels, drawn anew each epoch. CE is minimised over a shuffled mixture of them and the retained data (CIFAR-100, Tiny),
+or in turn over forget and retained data (CIFAR-10, SVHN: ``passes="in turn"``). Gradients are multiplied by the mask.
 
-Upstream let weight decay move masked-out weights until February 2026; our default restores them after every step
-and clears their momentum, as upstream does since (``leak=True`` is the old form). The SalUn paper excludes the true
-label (``exclude_true``), its repository does not. ``official``: SGD 0.013 with momentum 0.9, weight decay 5e-4, batch
-256, 10 epochs, training mode.
+Until February 2026 upstream let weight decay move masked-out weights. Our default restores them after every step and
+clears their momentum, as upstream has done since; ``leak=True`` is the old form. The SalUn paper excludes the true
+label (``exclude_true``), its repository does not. ``official`` is SGD 0.013 with momentum 0.9, weight decay 5e-4, batch
+256, 10 epochs and training mode.
 
-``released`` is what the entanglement paper's code calls SalUn, and is another method: whole parameter tensors are
-chosen, by the mean absolute gradient over forget batches, and the loss is the difference
+``released`` is what the entanglement paper's code calls SalUn, and it is another method. It chooses whole parameter
+tensors by the mean absolute gradient over forget batches, and its loss is the difference
 
     β_a L_a(θ) + β_r L_r(θ) − λ L_f(θ)
 
-without random labels, with AdamW (decay on masked tensors too), clipped to norm 1, statistics frozen. The paper
-prints 3 epochs of 1e-5 with half the weights (``paper``: the official algorithm with these values).
+without random labels, with AdamW (which also decays masked tensors), clipped to norm 1, with frozen statistics. The
+paper prints 3 epochs of 1e-5 with half of the weights (``paper``: the official algorithm with these values).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from unweave.data import Batch
-from unweave.engine import Logged, Phase, Workbench
+from unweave.engine import Logged, OptimizerName, Phase, Workbench
 from unweave.maths import Gradient
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
 from unweave.runtime import all_cut_like, whole
-from unweave.settings import OneOf, setting
+from unweave.settings import OneOf, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SalunSettings(DescentSettings):
-    """Settings of SalUn."""
+class SalUn(DescentSettings, Method):
+    """SalUn, saliency unlearning: relabel the forget data at random, and move only the weights that matter for it.
 
+    ``unweave methods salun`` lists the settings. Reference: Fan et al., "SalUn: Empowering Machine Unlearning via
+    Gradient-based Weight Saliency in Both Image Classification and Generation" (ICLR 2024).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> model = torch.nn.Linear(6, 2)
+        >>> result = uw.unlearn(model, split, uw.SalUn(saliency=0.25, epochs=3), limits=None)
+        >>> int((result.model.weight != model.weight).sum()) <= 3  # a quarter of 14 weights and biases
+        True
+    """
+
+    name = "salun"
+    summary = "Relabel the forget data at random, and move only the weights that matter for it."
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # OPTML-Group/Unlearn-Saliency, method RL
+        "paper": {  # appendix "Baseline Methods", CIFAR-100
+            "optimizer": "adamw",
+            "learning_rate": 1e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.05,
+            "epochs": 3,
+            "normalisation": "eval",
+        },
+        "released": {
+            "mask": "tensors",
+            "objective": "difference",
+            "optimizer": "adamw",
+            "learning_rate": 1e-5,
+            "momentum": 0.0,
+            "weight_decay": 0.05,
+            "clip_norm": 1.0,
+            "leak": True,
+            "normalisation": "eval",
+        },
+    }
+
+    optimizer: OptimizerName = default("sgd")
+    learning_rate: float = default(0.013)
+    momentum: float = default(0.9)
+    weight_decay: float = default(5e-4)
+    batch_size: int = default(256)
     saliency: float = setting(
         0.5,
         above=0,
@@ -54,17 +99,25 @@ class SalunSettings(DescentSettings):
     objective: Literal["random labels", "difference"] = setting(
         "random labels", help="Random labels (SalUn) or β_a L_a + β_r L_r − λ L_f (the entanglement paper's code)."
     )
-    passes: Literal["mixed", "in turn"] = setting("mixed", help="Forget and retained data mixed, or in turn.")
+    passes: Literal["mixed", "in turn"] = setting("mixed", help="Mix forget and retained data, or take turns.")
     exclude_true: bool = setting(False, help="Never draw the true label.")
     leak: bool = setting(False, help="Let the optimiser's weight decay move masked-out weights, as upstream once did.")
-    clip_norm: float = setting(0.0, at_least=0, help="Clip the gradient to this norm; 0: do not.")
+    clip_norm: float = setting(0.0, at_least=0, help="Clip the gradient to this norm; 0: no clipping.")
     adjacent_weight: float = setting(1.0, at_least=0, help="β_a of the difference.")
     remote_weight: float = setting(2.0, at_least=0, help="β_r of the difference.")
     forget_weight: float = setting(1.0, at_least=0, help="λ of the difference.")
     forget_batch: int = setting(
-        64, at_least=1, help="Forget and adjacent samples per step of the difference; forget samples of a tensor mask."
+        64,
+        at_least=1,
+        help="Forget and adjacent samples per step of the difference, and forget samples per step of a tensor mask.",
     )
-    mask_batches: int = setting(50, at_least=1, help="Forget batches behind a mask of tensors, at most.")
+    mask_batches: int = setting(50, at_least=1, help="Most forget batches that a mask of tensors is computed from.")
+
+    def phases(self) -> list[Phase]:
+        """Return the phase that finds the mask and the phase that unlearns within it."""
+        saliency = Saliency(self)
+        unlearning = Relabel if self.objective == "random labels" else Difference
+        return [saliency, unlearning(self, saliency)]
 
 
 class Saliency(Phase):
@@ -74,14 +127,14 @@ class Saliency(Phase):
     keeps = ("gradient",)
     guards = guards_at_end = ()  # no weight moves
 
-    def __init__(self, settings: SalunSettings) -> None:
+    def __init__(self, settings: SalUn) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
         """One step is one forget batch."""
         super().prepare(bench)
         s = self.settings
-        # Absolute gradients depend on the size of the batches; the release has one forget loader for mask and descent.
+        # Absolute gradients depend on the batch size. The release has one forget loader for both mask and descent.
         self.forget = bench.batches("forget", size=s.forget_batch if s.mask == "tensors" else s.batch_size)
         self.steps = len(self.forget)
         if s.mask == "tensors":
@@ -116,7 +169,7 @@ class Saliency(Phase):
 
 
 def top(scores: Tensor, count: int) -> Tensor:
-    """Mark the ``count`` largest scores, exactly that many even where scores are equal.
+    """Mark the ``count`` largest scores: exactly that many, even where scores are equal.
 
     >>> top(torch.tensor([3.0, 1.0, 3.0, 2.0]), 2)
     tensor([ True, False,  True, False])
@@ -127,11 +180,11 @@ def top(scores: Tensor, count: int) -> Tensor:
 
 
 class Masked(Phase):
-    """Descend, but only along the chosen weights."""
+    """Descend along the chosen weights only."""
 
     keeps = ("optimizer", "start", "masks")
 
-    def __init__(self, settings: SalunSettings, saliency: Saliency) -> None:
+    def __init__(self, settings: SalUn, saliency: Saliency) -> None:
         self.settings, self.saliency = settings, saliency
 
     def prepare(self, bench: Workbench) -> None:
@@ -141,12 +194,12 @@ class Masked(Phase):
         bench.mode(self.settings.normalisation)
 
     def begin(self) -> None:
-        """Note the mask, and the weights to which masked-out ones are held."""
+        """Note the mask, and the values that masked-out weights keep."""
         self.masks: list[Tensor] = self.saliency.masks()
         self.start: Gradient = [parameter.detach().clone() for parameter in self.bench.parameters]
 
     def masked_step(self, gradient: Gradient, number: int) -> None:
-        """Let the optimiser step along the masked gradient; hold the rest, unless it may leak."""
+        """Let the optimiser step along the masked gradient. Restore the other weights, unless they may leak."""
         s = self.settings
         set_learning_rate(self.optimizer, s, done=number / self.steps)
         gradient = [part * mask for part, mask in zip(gradient, self.masks, strict=True)]
@@ -170,7 +223,7 @@ class Relabel(Masked):
     name = "relabel"
 
     def prepare(self, bench: Workbench) -> None:
-        """Mixed: one stream of everything. In turn: a forget pass, then a retained pass, each epoch."""
+        """Mixed: one stream of all data. In turn: a forget pass and then a retained pass in each epoch."""
         super().prepare(bench)
         s = self.settings
         self.forget = bench.batches("forget", size=s.batch_size)
@@ -200,9 +253,10 @@ class Relabel(Masked):
         rows, s = self.forget.rows, self.settings
         place = torch.searchsorted(rows, batch.rows).clamp(max=len(rows) - 1)
         is_forget = rows[place] == batch.rows
-        drawn = chance(len(rows), seed=self.bench.seed, turn=epoch, device=rows.device)[place]
-        labels = random_labels(batch.labels, drawn, classes=self.classes, exclude_true=s.exclude_true)
-        return batch.with_labels(torch.where(is_forget, labels, batch.labels))
+        true = self.bench.labels(batch)
+        drawn = chance(len(rows), *true.shape[1:], seed=self.bench.seed, turn=epoch, device=rows.device)[place]
+        labels = random_labels(true, drawn, classes=self.classes, exclude_true=s.exclude_true)
+        return batch.with_labels(torch.where(is_forget.view(-1, *[1] * (true.ndim - 1)), labels, true))
 
 
 class Difference(Masked):
@@ -211,7 +265,7 @@ class Difference(Masked):
     name = "difference"
 
     def prepare(self, bench: Workbench) -> None:
-        """An epoch has as many steps as its longest stream; shorter ones begin again."""
+        """An epoch has as many steps as the longest stream has batches. Shorter streams begin again."""
         super().prepare(bench)
         s = self.settings
         self.forget = bench.batches("forget", size=s.forget_batch)
@@ -228,50 +282,3 @@ class Difference(Masked):
         objective = s.adjacent_weight * adjacent + s.remote_weight * remote - s.forget_weight * forget
         self.masked_step(bench.gradient([objective]), number)
         return {"forget_loss": forget.detach(), "adjacent_loss": adjacent.detach(), "remote_loss": remote.detach()}
-
-
-def phases(settings: SalunSettings) -> list[Phase]:
-    """Find the mask, then unlearn within it."""
-    saliency = Saliency(settings)
-    unlearning = Relabel if settings.objective == "random labels" else Difference
-    return [saliency, unlearning(settings, saliency)]
-
-
-SALUN = Method(
-    name="salun",
-    summary="Relabel the forget data at random; only the weights that matter for it may move.",
-    settings=SalunSettings,
-    phases=phases,
-    profiles={
-        "official": {  # OPTML-Group/Unlearn-Saliency, method RL
-            "optimizer": "sgd",
-            "learning_rate": 0.013,
-            "momentum": 0.9,
-            "weight_decay": 5e-4,
-            "epochs": 10,
-            "batch_size": 256,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100
-            "optimizer": "adamw",
-            "learning_rate": 1e-5,
-            "weight_decay": 0.05,
-            "epochs": 3,
-            "batch_size": 256,
-            "normalisation": "eval",
-        },
-        "released": {
-            "mask": "tensors",
-            "objective": "difference",
-            "optimizer": "adamw",
-            "learning_rate": 1e-5,
-            "weight_decay": 0.05,
-            "epochs": 10,
-            "batch_size": 256,
-            "forget_batch": 64,
-            "clip_norm": 1.0,
-            "leak": True,
-            "normalisation": "eval",
-        },
-    },
-)

@@ -1,23 +1,25 @@
-"""SCRUB: disobey a frozen teacher on the forget data, obey it on the rest (Kurmanji et al., "Towards Unbounded
-Machine Unlearning", NeurIPS 2023).
+"""SCRUB: disobey a frozen teacher on the forget data, obey it on the rest.
 
-The teacher is the original model. In each of the first M epochs there is one pass over the forget data that
-*minimises* −T² KL_T, then, in every epoch, one pass over the retained data R that minimises
+Kurmanji et al., "Towards Unbounded Machine Unlearning", NeurIPS 2023.
+
+The teacher is the original model. Each of the first M epochs begins with one pass over the forget data that *minimises*
+−T² KL_T. Every epoch has one pass over the retained data R that minimises
 
     γ · CE + α · T² KL_T,    KL_T = KL(softmax(z_teacher / T) ‖ softmax(z_student / T))
 
-with one optimiser for both passes. The forget pass is unbounded, so the run must end with retained passes.
+One optimiser serves both passes. The forget pass has no lower bound, so the run must end with retained passes.
 
-Sources differ: the official notebooks vary; ``official`` (our default) is theirs for ResNet on CIFAR-100 (Adam
-5e-4 with weight decay 5e-4, γ 1, α 0.5, T 4, five passes of each, batches 128 and 64), student in training mode; their
-small-scale notebook has a weight decay of 0.1. The entanglement paper prints Adam 5e-5, γ 0.9, α 0.1, five passes of
-each; its release runs T = 1, ten retained passes, batches 128 and 192, with frozen statistics. "SCRUB+R" (rewinding) is
-not used there.
+The sources differ. The official notebooks vary. ``official`` (our default) has their values for ResNet on CIFAR-100:
+Adam 5e-4 with weight decay 5e-4, γ 1, α 0.5, T 4, five passes of each kind, batches 128 and 64, student in training
+mode. Their small-scale notebook has a weight decay of 0.1. The entanglement paper prints Adam 5e-5, γ 0.9, α 0.1 and
+five passes of each kind. Its release runs T = 1, ten retained passes and batches 128 and 192, with frozen statistics.
+"SCRUB+R" (rewinding) is not used there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -25,20 +27,62 @@ from unweave.data import RETAINED
 from unweave.engine import Logged, Phase, Workbench
 from unweave.maths import divergence
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
-from unweave.methods.method import Method
-from unweave.settings import Between, OneOf, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, OneOf, default, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScrubSettings(DescentSettings):
-    """Settings of SCRUB; ``epochs`` counts passes over the retained data."""
+class Scrub(DescentSettings, Method):
+    """SCRUB: disobey a frozen teacher on the forget data, obey it on the rest.
 
+    ``epochs`` counts passes over the retained data. ``unweave methods scrub`` lists the settings. Reference: Kurmanji
+    et al., "Towards Unbounded Machine Unlearning" (NeurIPS 2023).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Scrub(epochs=3, forget_epochs=2), limits=None)
+        >>> len(result.history.column("forget_divergence")), len(result.history.column("retained_divergence"))
+        (2, 3)
+    """
+
+    name = "scrub"
+    summary = "Disobey a frozen teacher on the forget data, obey it on the rest."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # meghdadk/SCRUB, CIFAR-100 with ResNet
+        "paper": {  # appendix "Baseline Methods", CIFAR-100; temperature and mode as released
+            "learning_rate": 5e-5,
+            "weight_decay": 0.0,
+            "forget_batch": 128,
+            "temperature": 1.0,
+            "loss_weight": 0.9,
+            "teacher_weight": 0.1,
+            "normalisation": "eval",
+        },
+        "released": {
+            "learning_rate": 5e-5,
+            "weight_decay": 0.0,
+            "epochs": 10,
+            "forget_batch": 192,
+            "temperature": 1.0,
+            "loss_weight": 0.9,
+            "teacher_weight": 0.1,
+            "normalisation": "eval",
+        },
+    }
+    takes_loss = False
+
+    learning_rate: float = default(5e-4)
     weight_decay: float = setting(
-        0.0,
+        5e-4,
         at_least=0,
         search=OneOf(0.0, 5e-4, 0.1),
-        help="Weight decay of the optimiser; the repository has all three.",
+        help="Weight decay of the optimiser; the repository uses all three.",
     )
+    epochs: int = default(5)
     forget_epochs: int = setting(
         5, at_least=0, search=OneOf(2, 3, 5), help="Epochs that begin with a pass over the forget data; M."
     )
@@ -50,19 +94,23 @@ class ScrubSettings(DescentSettings):
     )
     epoch_decay: float = setting(1.0, above=0, at_most=1, help="Factor on the step size after every epoch.")
 
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [TeacherPasses(self)]
 
-class Scrub(Phase):
+
+class TeacherPasses(Phase):
     """Alternate forget passes and retained passes."""
 
     name = "scrub"
     keeps = ("optimizer", "teacher")
-    guards = ()  # a forget pass may break what the retained passes mend
+    guards = ()  # a forget pass may do harm that the retained passes repair
 
-    def __init__(self, settings: ScrubSettings) -> None:
+    def __init__(self, settings: Scrub) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """Plan the passes: (epoch, is it a forget batch, number of the batch in its stream)."""
+        """Plan every step: (epoch, whether it is a forget batch, number of the batch in its stream)."""
         super().prepare(bench)
         s = self.settings
         self.forget = bench.batches("forget", size=s.forget_batch)
@@ -78,7 +126,7 @@ class Scrub(Phase):
         bench.mode(s.normalisation)
 
     def step(self, number: int) -> Logged:
-        """Push away from the teacher on a forget batch, or towards it on a retained one."""
+        """Move away from the teacher on a forget batch, or towards it on a retained batch."""
         bench, s = self.bench, self.settings
         epoch, is_forget, place = self.plan[number]
         set_learning_rate(self.optimizer, s, done=number / self.steps)
@@ -92,55 +140,6 @@ class Scrub(Phase):
         if is_forget:
             bench.descend(self.optimizer, bench.gradient([-apart]))
             return {"forget_divergence": apart.detach()}
-        loss = torch.nn.functional.cross_entropy(scores, batch.labels)
+        loss = bench.task.losses(scores, bench.labels(batch)).mean()
         bench.descend(self.optimizer, bench.gradient([s.loss_weight * loss + s.teacher_weight * apart]))
         return {"retained_loss": loss.detach(), "retained_divergence": apart.detach()}
-
-
-SCRUB = Method(
-    name="scrub",
-    summary="Disobey a frozen teacher on the forget data, obey it on the rest.",
-    settings=ScrubSettings,
-    phases=lambda settings: [Scrub(settings)],
-    takes_loss=False,
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {  # meghdadk/SCRUB, CIFAR-100 with ResNet
-            "optimizer": "adam",
-            "learning_rate": 5e-4,
-            "weight_decay": 5e-4,
-            "epochs": 5,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 64,
-            "temperature": 4.0,
-            "loss_weight": 1.0,
-            "teacher_weight": 0.5,
-            "normalisation": "train",
-        },
-        "paper": {  # appendix "Baseline Methods", CIFAR-100; temperature and mode as released
-            "optimizer": "adam",
-            "learning_rate": 5e-5,
-            "epochs": 5,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 128,
-            "temperature": 1.0,
-            "loss_weight": 0.9,
-            "teacher_weight": 0.1,
-            "normalisation": "eval",
-        },
-        "released": {
-            "optimizer": "adam",
-            "learning_rate": 5e-5,
-            "epochs": 10,
-            "forget_epochs": 5,
-            "batch_size": 128,
-            "forget_batch": 192,
-            "temperature": 1.0,
-            "loss_weight": 0.9,
-            "teacher_weight": 0.1,
-            "normalisation": "eval",
-        },
-    },
-)

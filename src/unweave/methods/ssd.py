@@ -1,5 +1,6 @@
-"""SSD, selective synaptic dampening: shrink the weights that matter for the forget data far more than for the rest
-(Foster et al., AAAI 2024). No training.
+"""SSD, selective synaptic dampening: shrink the weights that matter far more for the forget data than for the rest.
+
+Foster et al., AAAI 2024. Nothing is trained.
 
 The importance of weight j on a set S is the mean over batches b of its squared batch gradient,
 
@@ -8,44 +9,75 @@ The importance of weight j on a set S is the mean over batches b of its squared 
 for S = D (all training data, forget data included) and S = D_f. Where I_f,j > α I_D,j, θ_j is multiplied by
 β_j = min(1, λ I_D,j / I_f,j).
 
-The squared gradient of a batch mean depends on batch size and order; ``batch_size=1`` is the per-sample Fisher and
-depends on neither. The official repository (our default) takes batches of 64 in the order of the classes, the forget
-class last; we order by training label, the forget data last. It uses λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10
-by task). The entanglement paper prints λ 1, α 10. Its release takes remote, adjacent and forget data one after the
-other, each as the data set has it (``order="dataset"``), and swaps λ and α on Tiny-ImageNet, as ``released`` does here
-for vision transformers. It also computes importances on 32×32 inputs for a network trained at 224: not reproduced.
+The squared gradient of a batch mean depends on the size and order of the batches. With ``batch_size=1`` it is the
+per-sample Fisher information, which depends on neither. The official repository (our default) takes batches of 64 in
+the order of the classes, the forget class last. We order by training label, the forget data last. The repository uses
+λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10 by task). The entanglement paper prints λ 1, α 10. Its release takes
+remote, adjacent and forget data one after the other, each in the order of the data set (``order="dataset"``). It swaps
+λ and α on Tiny-ImageNet, as ``released`` does here for vision transformers. It also computes importances on 32×32
+inputs for a network trained at 224; we do not reproduce that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from unweave.data import RETAINED
-from unweave.engine import Batches, Logged, Phase, Workbench
+from unweave.engine import Logged, Phase, Workbench
 from unweave.maths import Gradient
-from unweave.methods.method import Method
-from unweave.settings import Between, Settings, setting
+from unweave.methods.method import Method, Profiles
+from unweave.settings import Between, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SsdSettings(Settings):
-    """Settings of SSD."""
+class SSD(Method):
+    """SSD, selective synaptic dampening: shrink the weights that matter mostly for the forget data. Nothing is trained.
+
+    ``unweave methods ssd`` lists the settings. Reference: Foster et al., "Fast Machine Unlearning without Retraining
+    through Selective Synaptic Dampening" (AAAI 2024).
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> model = torch.nn.Linear(6, 2)
+        >>> result = uw.unlearn(model, split, uw.SSD(selection=0.5, dampening=0.5), limits=None)
+        >>> bool((result.model.weight.abs() <= model.weight.abs()).all())
+        True
+    """
+
+    name = "ssd"
+    summary = "Shrink the weights that matter for the forget data far more than for the rest; no training."
+    needs = ("forget", RETAINED)
+    profiles: ClassVar[Profiles] = {
+        "official": {},  # if-loops/selective-synaptic-dampening, ResNet-18
+        "paper": {},  # appendix "Baseline Methods", CIFAR-100: the same values
+        "released": {"order": "dataset"},
+    }
 
     selection: float = setting(
         10.0, at_least=0, search=Between(1.0, 100.0), help="A weight is chosen where I_f > this × I_D; the paper's α."
     )
     dampening: float = setting(
-        1.0, at_least=0, search=Between(0.1, 1.0), help="How much of I_D / I_f is left of a chosen weight; its λ."
+        1.0,
+        at_least=0,
+        search=Between(0.1, 1.0),
+        help="A chosen weight is multiplied by this × I_D / I_f; the paper's λ.",
     )
     batch_size: int = setting(64, at_least=1, help="Samples per squared gradient; 1: per-sample Fisher.")
     order: Literal["label", "dataset"] = setting(
         "label",
-        help="Before it is cut into batches, data is ordered by label, or remote, adjacent, forget by position.",
+        help="Order of the data before it is cut into batches: by label, or remote, adjacent, forget by position.",
     )
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")
+
+    def phases(self) -> list[Phase]:
+        """Return the one phase."""
+        return [Dampen(self)]
 
 
 class Dampen(Phase):
@@ -55,11 +87,11 @@ class Dampen(Phase):
     keeps = ("everywhere", "on_forget")
     guards = ()  # no weight moves before the end
 
-    def __init__(self, settings: SsdSettings) -> None:
+    def __init__(self, settings: SSD) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """Line up the retained data, then the forget data; a step is one batch."""
+        """Put the retained data before the forget data. A step is one batch."""
         super().prepare(bench)
         s = self.settings
         by_label = s.order == "label"
@@ -67,9 +99,7 @@ class Dampen(Phase):
         self.forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
         by_position = [bench.split.rows(subset).to(bench.device) for subset in ("remote", "adjacent")]
         rows = torch.cat([*([kept.rows] if by_label else by_position), self.forget.rows])
-        self.everything = Batches(
-            kept.samples, rows, size=s.batch_size, seed=kept.seed, device=bench.device, classes=kept.classes
-        )
+        self.everything = kept.of_rows(rows)
         self.steps = len(self.everything) + len(self.forget)
         bench.mode(s.normalisation)
 
@@ -79,7 +109,7 @@ class Dampen(Phase):
         self.on_forget: Gradient = [torch.zeros_like(parameter) for parameter in self.bench.parameters]
 
     def step(self, number: int) -> Logged:
-        """Add one batch's squared gradient to I_D, or to I_f once all data is through."""
+        """Add one batch's squared gradient to I_D or, once all data was read, to I_f."""
         turn = number - len(self.everything)
         batches, total = (self.everything, self.everywhere) if turn < 0 else (self.forget, self.on_forget)
         loss = self.bench.losses(batches.unshuffled(number if turn < 0 else turn)).mean()
@@ -97,17 +127,3 @@ class Dampen(Phase):
             chosen = on_forget > s.selection * everywhere
             share = (s.dampening * everywhere / on_forget).clamp(max=1)
             parameter.copy_(torch.where(chosen, parameter * share, parameter))
-
-
-SSD = Method(
-    name="ssd",
-    summary="Shrink the weights that matter for the forget data far more than for the rest; no training.",
-    settings=SsdSettings,
-    phases=lambda settings: [Dampen(settings)],
-    needs=("forget", RETAINED),
-    profiles={
-        "official": {"selection": 10.0, "dampening": 1.0},  # if-loops/selective-synaptic-dampening, ResNet-18
-        "paper": {"selection": 10.0, "dampening": 1.0},  # appendix "Baseline Methods", CIFAR-100
-        "released": {"selection": 10.0, "dampening": 1.0, "order": "dataset"},
-    },
-)

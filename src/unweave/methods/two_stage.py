@@ -1,43 +1,43 @@
 """The two-stage method of "Machine Unlearning under Retain–Forget Entanglement" (ICLR 2026), Algorithm 1.
 
-Stage 1 raises the forget loss while the remote loss stays pinned where it was (Eq. 1–4):
+Stage 1 raises the forget loss and pins the remote loss where it was (Eq. 1–4):
 
     L_aug(θ; λ, μ) = −L_f(θ) + λ c + (μ/2) c²,    c = L_r(θ) − L_r(θ₀),    λ ← λ + μ c
 
-with L_f clipped per sample at C. Adjacent data is left alone, and suffers. Stage 2 wins it back by projected
-gradient descent (Eq. 10): the adjacent gradient, less its part in the span V of
+with L_f clipped per sample at C. It does not protect adjacent data, which suffers. Stage 2 recovers it by projected
+gradient descent (Eq. 10): it steps along the adjacent gradient, less its part in the span V of
 
     ∇L̃_f,  L̃_f = ±(1−α) L_f + α W₂²(P_θ̄, P_θ)    and    ∇L_r
 
-where P is the distribution of the forget losses and θ̄ the weights after stage 1. The Wasserstein term keeps
-single forget samples from sliding back while the mean stands still; α = 0 is plain PGD, the paper's ablation.
+where P is the distribution of the forget losses and θ̄ are the weights after stage 1. The Wasserstein term keeps single
+forget samples from sliding back while the mean stays where it is. α = 0 is plain PGD, the paper's ablation.
 
-Default profile ``released``: what the authors' code does. It differs from the printed equations in that
+The default profile ``released`` is what the authors' code does. It differs from the printed equations in that
 
 - the mean forget loss enters L̃_f with a minus sign, so that samples whose loss falls weigh more, not less;
-- stage 2 has momentum, added *before* the projection, and the velocity is overwritten by the projected
-  direction, so that every step is orthogonal to V;
+- stage 2 has momentum, added *before* the projection, and the projected direction replaces the velocity, so that every
+  step is orthogonal to V;
 - λ moves on the constraint as measured before the step, on the step's minibatch.
 
-Profile ``paper`` is the printed form: plus sign, no momentum, λ moved after the step.
+The profile ``paper`` is the printed form: plus sign, no momentum, λ moved after the step.
 
-We depart from the release where it does not change the method: forget batches are reshuffled on every pass
-(the release replays the first pass), remote batches come from one endless stream instead of a fresh shuffle
-per step, reference losses are computed once where the data does not vary, and the projection counts parallel
-directions once instead of adding 1e-8 per parameter tensor to the Gram matrix (``ridge`` brings that back).
+We depart from the release where it does not change the method. Forget batches are reshuffled on every pass (the release
+replays the first pass). Remote batches come from one endless stream instead of a fresh shuffle per step. Reference
+losses are computed once where the data does not vary. The projection counts parallel directions once, where the release
+adds 1e-8 per parameter tensor to the Gram matrix (``ridge`` does that too).
 
-**One request after the other** is not in the paper. What earlier requests forgot (`Split.after`) joins the constraints:
-in stage 1 their mean relapse, (min{C, ℓ(θ₀)} − ℓ(θ))₊ per sample, is held at 0 by a multiplier of its own; in stage 2 V
-has a third direction, the gradient of their own L̃_f. Gradients of that constraint are large, those of a forget sample
-that the model is sure of vanish, and Adam remembers the large ones: so sure samples are pushed harder here
-(``sequential_confident_penalty``; without it the digits' second request may forget nothing).
+**Several requests, one after the other**, are not in the paper. What earlier requests forgot (`Split.after`) joins the
+constraints. In stage 1 its mean relapse, (min{C, ℓ(θ₀)} − ℓ(θ))₊ per sample, is held at 0 by a multiplier of its own.
+In stage 2 V has a third direction, the gradient of its own L̃_f. Gradients of the relapse are large, gradients of a
+forget sample that the model is sure of vanish, and Adam remembers the large ones. So confident samples are pushed
+harder here (``sequential_confident_penalty``); without it, the second request on the digits may forget nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,17 +45,41 @@ from torch import Tensor, nn
 from unweave.data import Batch
 from unweave.engine import Batches, Logged, OptimizerName, Phase, Workbench, make_optimizer
 from unweave.maths import Gradient, clipped, remove_span, squared_wasserstein
-from unweave.methods.method import Method
+from unweave.methods.method import Method, Profiles, Promise
 from unweave.runtime import reading
-from unweave.settings import Around, Multiples, OneOf, Settings, setting
+from unweave.settings import Around, Multiples, OneOf, default, setting
 
-# Keeps the extra penalty on confident samples finite where the loss is 0 (value of the release).
+# Keeps the extra penalty on confident samples finite where the loss is 0. The value is the release's.
 CONFIDENT_OFFSET = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoStageSettings(Settings):
-    """Settings of the two-stage method; defaults are the release's values for CIFAR-100."""
+class TwoStage(Method):
+    """The two-stage method of "Machine Unlearning under Retain–Forget Entanglement" (ICLR 2026), Algorithm 1.
+
+    Stage 1 raises the forget loss and pins the remote loss. Stage 2 recovers the adjacent data by projected gradient
+    descent. The defaults are the values of the authors' release for CIFAR-100. The profile ``paper`` is the printed
+    form. ``unweave methods two-stage`` lists the settings.
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.TwoStage(alpha=0.25), limits=None)
+        >>> sorted({row["phase"] for row in result.history})
+        ['stage 1', 'stage 2']
+        >>> uw.TwoStage.configure(profile="paper").momentum
+        0.0
+    """
+
+    name = "two-stage"
+    summary = "Augmented Lagrangian on forget and remote, then W₂-guided projected descent on adjacent."
+    profiles: ClassVar[Profiles] = {
+        "released": {},
+        "paper": {"mean_sign": 1, "momentum": 0.0, "multiplier_update": "after"},
+    }
+    promise = Promise(bound="two-stage", settings=("alpha", "mean_sign"), after_phase=0)
 
     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of W₂² in the protected forget objective; 0: PGD.")
     mean_sign: Literal[-1, 1] = setting(-1, help="Sign of the mean in L̃_f: −1 as released, 1 as printed.")
@@ -65,16 +89,18 @@ class TwoStageSettings(Settings):
         search=OneOf(5.0, 10.0, 20.0),
         help="Weight of the squared constraint in stage 1; the paper's μ.",
     )
-    clip: float = setting(10.0, above=0, help="Forget losses above this no longer push in stage 1; the paper's C.")
+    clip: float = setting(10.0, above=0, help="Stage 1 ignores forget losses above this; the paper's C.")
     multiplier_update: Literal["before", "after"] = setting(
-        "before", help="Whether λ moves on the constraint measured before or after the step of the weights."
+        "before", help="Whether λ moves on the constraint as measured before or after the step of the weights."
     )
     constrain_adjacent: bool = setting(False, help="Let stage 1 pin the adjacent loss too (the paper's ablation).")
     confident_penalty: float = setting(
-        0.0, at_least=0, help="Extra push κ / (loss + 0.001) on forget samples that are still confident."
+        0.0,
+        at_least=0,
+        help="Weight κ of the extra objective κ / (loss + 0.001), which pushes confident forget samples.",
     )
     sequential_confident_penalty: float = setting(
-        0.1, at_least=0, help="The same, at least, where earlier requests forgot something (Split.after)."
+        0.1, at_least=0, help="Least confident_penalty where earlier requests forgot something (Split.after)."
     )
     stage1_optimizer: OptimizerName = setting("adam", help="Optimiser of stage 1.")
     stage1_learning_rate: float = setting(2.5e-6, above=0, search=Around(30), help="Step size of stage 1.")
@@ -94,10 +120,36 @@ class TwoStageSettings(Settings):
     stage2_adjacent_batches: int = setting(1, at_least=1, help="Adjacent batches per step of stage 2.")
     stage2_forget_batches: int = setting(10, at_least=1, help="Forget batches per step of stage 2, one pass at most.")
     stage2_remote_batches: int = setting(10, at_least=1, help="Remote batches per step of stage 2, one pass at most.")
-    ridge: float = setting(0.0, at_least=0, help="Added to the diagonal of the projection's Gram matrix; 0: none.")
+    ridge: float = setting(0.0, at_least=0, help="Added to the diagonal of the projection's Gram matrix; 0: nothing.")
     normalisation: Literal["eval", "train"] = setting(
         "eval", help="Mode of normalisation layers and dropout; training mode breaks the projection argument."
     )
+
+    def phases(self) -> list[Phase]:
+        """Return both stages."""
+        return [Stage1(self), Stage2(self)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(TwoStage):
+    """Plain projected gradient descent: the two-stage method without the Wasserstein term (``alpha`` = 0).
+
+    It is the ablation of "Machine Unlearning under Retain–Forget Entanglement" (ICLR 2026). Nothing holds the loss of
+    single forget samples, so they are relearned.
+
+    Example:
+        >>> import torch
+        >>> import unweave as uw
+        >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
+        >>> uw.unlearn(torch.nn.Linear(6, 2), split, uw.PGD(), limits=None).settings.alpha
+        0.0
+    """
+
+    name = "pgd"
+    summary = "Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns."
+
+    alpha: float = default(0.0)
 
 
 class Stage1(Phase):
@@ -105,10 +157,10 @@ class Stage1(Phase):
 
     name = "stage 1"
     keeps = ("pinned", "multiplier", "optimizer", "settled", "relapse_multiplier")
-    guards = ("remote",)  # adjacent data is given up here, and won back in stage 2
+    guards = ("remote",)  # stage 1 gives adjacent data up, stage 2 recovers it
     guards_at_end = ("remote", "forget")
 
-    def __init__(self, settings: TwoStageSettings) -> None:
+    def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -129,7 +181,7 @@ class Stage1(Phase):
     def begin(self) -> None:
         """Measure L_r(θ₀) over all of the remote data, in evaluation mode; λ starts at 0."""
         bench = self.bench
-        with reading(bench.model, bench.device):  # to measure must not move statistics
+        with reading(bench.model, bench.device):  # measuring must not change statistics
             self.pinned = bench.losses_in_order(self.remote).mean()
             self.settled = torch.empty(0)
             if self.forgotten is not None:
@@ -166,7 +218,7 @@ class Stage1(Phase):
         }
 
     def _relapse(self, forgotten: Batches, number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return by how much, on average, the losses of a batch fell below what they were at the start, or below C."""
+        """Return the mean amount by which a batch's losses fell below their values at the start, or below C."""
         batch = forgotten[number]
         losses = self.bench.losses(batch)
         before = self.settled[torch.searchsorted(forgotten.rows, batch.rows)]
@@ -181,7 +233,7 @@ class Stage2(Phase):
     keeps = ("velocity", "reference")
     guards = ("remote",)
 
-    def __init__(self, settings: TwoStageSettings) -> None:
+    def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
@@ -195,19 +247,19 @@ class Stage2(Phase):
         per_step = min(s.stage2_adjacent_batches, len(self.adjacent))
         self.steps = s.stage2_epochs * -(-len(self.adjacent) // per_step)
         bench.mode(s.normalisation)
-        # Only the shape of what is kept; `begin` or a checkpoint gives the values.
+        # This sets only the form of the state. `begin` or a checkpoint sets the values.
         self.reference: Tensor | nn.Module = torch.empty(0)
         if bench.varies(self.held) or s.normalisation == "train":
             self.reference = bench.copied()
 
     def begin(self) -> None:
-        """Note the forget losses of θ̄ (or θ̄ itself, where inputs vary); the velocity starts at 0."""
+        """Note the forget losses of θ̄, or θ̄ itself where inputs vary. The velocity starts at 0."""
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in self.bench.parameters]
         if isinstance(self.reference, Tensor):
             self.reference = self.bench.losses_in_order(self.held)
 
     def step(self, number: int) -> Logged:
-        """Momentum, projection, step; the velocity becomes the projected direction."""
+        """Add momentum, project, step. The velocity becomes the projected direction."""
         bench, s = self.bench, self.settings
         self.logged: dict[str, list[Tensor]] = {}
         adjacent = bench.gradient(
@@ -216,7 +268,7 @@ class Stage2(Phase):
         if s.stage2_adjacent_batches > 1:
             torch._foreach_div_(adjacent, len(self.logged["adjacent_loss"]))
         torch._foreach_add_(adjacent, self.velocity, alpha=s.momentum)
-        self.velocity = adjacent  # the old one makes room for the gradients to come
+        self.velocity = adjacent  # frees the old velocity before more gradients need memory
         protected = [
             bench.gradient(self._protected(name, batches.several(number, s.stage2_forget_batches)))
             for name, batches in self.to_forget.items()
@@ -227,7 +279,7 @@ class Stage2(Phase):
         return {name: torch.stack(values).mean() for name, values in self.logged.items()}
 
     def _means(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield the mean loss of each batch; of batches that share a pass, the sum of these."""
+        """Yield the mean loss of each batch. For batches that share a pass, yield the sum of their means."""
         for group in self._passes(batches):
             means = [losses.mean() for _, losses in group]
             for mean in means:
@@ -235,7 +287,7 @@ class Stage2(Phase):
             yield torch.stack(means).sum()
 
     def _protected(self, name: str, batches: Iterator[Batch]) -> Iterator[Tensor]:
-        """Yield L̃_f of each batch (Eq. 8), of the forget data or of what was forgotten before; summed likewise."""
+        """Yield L̃_f (Eq. 8) of forget data, or of data forgotten before, batch by batch. Summed as in `_means`."""
         s = self.settings
         for group in self._passes(batches):
             objectives = []
@@ -247,7 +299,7 @@ class Stage2(Phase):
             yield torch.stack(objectives).sum()
 
     def _passes(self, batches: Iterator[Batch]) -> Iterator[list[tuple[Batch, Tensor]]]:
-        """Yield batches with their losses. Those that are no larger together than a remote batch share a pass."""
+        """Yield batches with their losses. Batches that together are no larger than a remote batch share a pass."""
         return self.bench.losses_in_passes(batches, most=self.settings.stage2_remote_batch)
 
     def _reference_losses(self, batch: Batch) -> Tensor:
@@ -258,25 +310,3 @@ class Stage2(Phase):
 
     def _log(self, name: str, value: Tensor) -> None:
         self.logged.setdefault(name, []).append(value.detach())
-
-
-PROFILES = {
-    "released": {},
-    "paper": {"mean_sign": 1, "momentum": 0.0, "multiplier_update": "after"},
-}
-
-TWO_STAGE = Method(
-    name="two-stage",
-    summary="Augmented Lagrangian on forget and remote, then W₂-guided projected descent on adjacent.",
-    settings=TwoStageSettings,
-    phases=lambda settings: [Stage1(settings), Stage2(settings)],
-    profiles=PROFILES,
-)
-
-PGD = Method(
-    name="pgd",
-    summary="Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns.",
-    settings=TwoStageSettings,
-    phases=lambda settings: [Stage1(settings), Stage2(settings)],
-    profiles={name: {**values, "alpha": 0.0} for name, values in PROFILES.items()},
-)

@@ -1,17 +1,18 @@
-"""What forget losses look like in a model that never saw the data: the reference of the goal *as if never trained*.
+"""The forget losses of a model that never saw the forget data: the reference of the goal *as if never trained*.
 
-Only retraining would tell, so this is an estimate, from what a user has. In the order of how near they came to
-retraining (``docs/what-we-tried.md`` has the numbers):
+Only retraining gives the true losses, so this is an estimate. There are three kinds, from the nearest to retraining to
+the farthest (``docs/what-we-tried.md`` has the numbers):
 
 - **A model that was trained briefly without the forget data**, by the original's recipe from the original's initial
-  weights, for a fifth of its epochs, say. *Which* forget samples the kept data explains shows early in training; how
-  sure the model is of its predictions does not. So its logits are multiplied by the one number that makes it as sure of
-  kept data as the original is (by the mean distance between the two largest logits), before the losses are taken.
-- **Losses** that are given, from wherever: an earlier retraining, another data set, a wish.
-- **Held-out data**, never trained on: the original's losses on its adjacent samples. It is there without any training,
-  but the original learned to recognise such samples from others of their class, and a retrained model cannot have
-  learned that of the forget data: where the class itself is to be forgotten, this estimate is far too low. It suits
-  forget sets of single samples, whose class stays.
+  weights, for instance for a fifth of its epochs. Early in training it already shows *which* forget samples the kept
+  data explains. It does not show how sure the model will become of its predictions. So its logits are multiplied by
+  one number before the losses are taken. That number makes it as sure of kept data as the original is, measured by the
+  mean distance between the two largest logits.
+- **Given losses**, from an earlier retraining, from another data set, or chosen.
+- **Held-out data**, never trained on: the original's losses on its adjacent samples. This needs no training. But the
+  original learned to recognise such samples from other samples of their class, and a retrained model cannot learn that
+  for the forget data. Where a whole class is to be forgotten, this estimate is therefore far too low. It suits forget
+  sets of single samples whose class stays.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unweave.data import Partition
 from unweave.engine import Batches, Cost, Workbench
 from unweave.errors import UsageError
 from unweave.runtime import reading
 
-ENOUGH = 5000  # samples, to tell how sure a model is of kept data
+ENOUGH = 5000  # samples that show how sure a model is of kept data
 BATCH = 512
 
 
@@ -42,14 +42,19 @@ class Trained(Protocol):
 
     @property
     def cost(self) -> Cost:
-        """What its training took, to be counted with what it is used for."""
+        """What its training cost. It is added to the cost of the run that uses it."""
 
 
-Reference: TypeAlias = "Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]"
+Reference: TypeAlias = Partition | nn.Module | Tensor | Sequence[float] | Callable[[], Trained]
+
+
+def is_made_on_demand(reference: Any) -> bool:
+    """Return whether a reference is a function that trains a model. It costs nothing if nothing calls it."""
+    return callable(reference) and not isinstance(reference, nn.Module)
 
 
 def require_reference(reference: Any) -> None:
-    """Refuse what no reference distribution can be made from.
+    """Raise if no distribution of losses can be made from this.
 
     >>> require_reference([0.5, float("nan")])
     Traceback (most recent call last):
@@ -57,8 +62,8 @@ def require_reference(reference: Any) -> None:
     """
     if reference is None:
         raise UsageError(
-            "The goal retrain needs the losses that data has that was never seen: pass reference=, a model trained "
-            "without the forget data (briefly will do), held-out data (a Split), or a list of losses."
+            "The goal retrain needs the losses of data that was never seen: pass reference=, which may be a model "
+            "trained without the forget data (a brief training will do), held-out data (a Split), or a list of losses."
         )
     if isinstance(reference, Partition):
         if len(reference.adjacent) == 0:
@@ -70,8 +75,8 @@ def require_reference(reference: Any) -> None:
         losses = torch.as_tensor(reference, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise UsageError(
-            f"The reference is {type(reference).__name__}, but must be a split of held-out data, a model that never "
-            "saw the forget data, or a list of losses."
+            f"The reference is {type(reference).__name__}, but must be a split of held-out data, a model trained "
+            "without the forget data, or a list of losses."
         ) from None
     if losses.ndim != 1 or len(losses) == 0:
         raise UsageError(f"The reference must be a non-empty list of losses, not of shape {tuple(losses.shape)}.")
@@ -81,7 +86,7 @@ def require_reference(reference: Any) -> None:
 
 
 def describe_reference(reference: Any) -> str:
-    """Say in a few words what a reference is, for the configuration on record.
+    """Return a reference in a few words, for the configuration on record.
 
     >>> describe_reference([0.5, 2.5])
     '2 given losses, mean 1.5'
@@ -94,12 +99,11 @@ def describe_reference(reference: Any) -> str:
     return f"{len(losses)} given losses, mean {float(losses.mean()):.6g}"
 
 
-def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
-    """Return the losses that the forget set should have, in any number and order, in float64."""
-    given = bench.reference
+def reference_losses(given: Reference | None, bench: Workbench, forget: Batches) -> Tensor:
+    """Return the losses that the forget set should have, in float64. Their number and order are free."""
     require_reference(given)
     if isinstance(given, Partition):
-        with reading(bench.model, bench.device):  # to measure must not move statistics
+        with reading(bench.model, bench.device):  # measuring must not change statistics
             losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
     elif isinstance(given, nn.Module):
         losses = _losses_of(given, bench, forget)
@@ -107,24 +111,24 @@ def reference_losses(bench: Workbench, forget: Batches) -> Tensor:
         trained: Trained = given()
         if not hasattr(trained, "cost") or not hasattr(trained, "model"):
             raise UsageError(
-                f"reference= is a function that returned {type(trained).__name__}, and must return a result of "
-                "unlearn(). A model is given as it is: reference=model."
+                f"reference= is a function that returned {type(trained).__name__}, but must return a result of "
+                "unlearn(). To give a model itself, write reference=model."
             )
-        # Its seconds are counted already: the clock of this run was not stopped.
+        # Its seconds are counted already: the clock of this run did not stop.
         bench.cost.sample_forwards += trained.cost.sample_forwards
         bench.cost.sample_gradients += trained.cost.sample_gradients
         losses = _losses_of(trained.model, bench, forget)
     else:
         losses = torch.as_tensor(given, dtype=torch.float64, device=bench.device)
-    require_reference(losses)  # a model may give infinite ones
+    require_reference(losses)  # a model may give infinite losses
     return losses.double()
 
 
 @torch.no_grad()
 def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
-    """Return the forget losses of a model that is made as sure of kept data as the one to be changed is."""
+    """Return the forget losses of a model, scaled to be as sure of kept data as the workbench's model is."""
     model = copy.deepcopy(model).to(bench.device).eval()
-    if not bench.own_loss:  # it may know no logits
+    if not bench.task.has_choices:
         return torch.cat([bench.losses(batch, model=model) for batch in forget.in_order()])
     kept = bench.split.rows("adjacent", "remote")
     some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]
@@ -134,7 +138,7 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     scale = sure / _sureness(bench, model, batches).clamp(min=1e-12)
     return torch.cat(
         [
-            functional.cross_entropy(scale * bench.logits(batch, model=model), batch.labels, reduction="none")
+            bench.task.losses(scale * bench.logits(batch, model=model), bench.labels(batch))
             for batch in forget.in_order()
         ]
     )
@@ -142,8 +146,8 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
 
 def _sureness(bench: Workbench, model: nn.Module, batches: Batches) -> Tensor:
     """Return the mean distance between the two largest logits."""
-    gaps = [bench.logits(batch, model=model).double().topk(2, dim=1).values for batch in batches.in_order()]
-    return torch.cat([gap[:, 0] - gap[:, 1] for gap in gaps]).mean()
+    gaps = [bench.logits(batch, model=model).double().topk(2, dim=-1).values for batch in batches.in_order()]
+    return torch.cat([(gap[..., 0] - gap[..., 1]).flatten() for gap in gaps]).mean()
 
 
 def _batches(bench: Workbench, split: Partition, rows: Tensor) -> Batches:

@@ -5,20 +5,17 @@
 """
 
 from unweave.record import merkle, signing
+from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
+from unweave.record.finished import FinishedRun, now
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
-from unweave.record.proofs import PROOFS_FILE, digest_of_file, forgotten_by, is_included, prove, read_proof, read_proofs
-from unweave.record.record import (
-    NAME,
-    SPLIT,
-    TEST_SPLIT,
-    Request,
-    forgotten_tests,
-    make_record,
-    now,
-    read_record,
-    record_files,
-)
+from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
+from unweave.record.on_record import write
+from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
+from unweave.record.recomputed import check_scores
+from unweave.record.record import NAME, make_record
+from unweave.record.request import Request
 from unweave.record.schema import require_record
+from unweave.record.sealing import read_record
 from unweave.record.signing import generate, load_public
 from unweave.record.verify import (
     Check,
@@ -28,11 +25,11 @@ from unweave.record.verify import (
     check_forget,
     check_model,
     check_original,
-    check_scores,
     check_signature,
     check_split,
 )
 from unweave.record.words import changes, describe, describe_drift, printable
+from unweave.record.writing import write_record
 from unweave.storage import fingerprint
 
 __all__ = [
@@ -40,9 +37,12 @@ __all__ = [
     "PROOFS_FILE",
     "SPLIT",
     "TEST_SPLIT",
+    "AfterPhase",
     "Check",
+    "FinishedRun",
     "ForgetSet",
     "Request",
+    "certificate_of",
     "changes",
     "check_beside",
     "check_chain",
@@ -65,14 +65,17 @@ __all__ = [
     "load_public",
     "make_record",
     "merkle",
+    "model_after",
+    "not_kept",
     "now",
     "printable",
     "prove",
     "read_proof",
     "read_proofs",
     "read_record",
-    "record_files",
     "require_record",
     "sample_tensors",
     "signing",
+    "write",
+    "write_record",
 ]

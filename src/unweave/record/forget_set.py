@@ -25,10 +25,7 @@ SALT_BYTES = 32
 
 
 def sample_tensors(split: Partition, row: int) -> dict[str, Tensor]:
-    """Return the inputs of a sample by name, as the data set gives them; its label does not belong to it.
-
-    Random transforms are made to repeat themselves.
-    """
+    """Return the inputs of a sample by name, without its label. Random transforms get a fixed seed."""
     with own_random_numbers():
         seed_host(0)
         data = split.samples.read(torch.tensor([row]))
@@ -44,13 +41,13 @@ def _named(data: Any, name: str = "") -> list[tuple[str, Tensor]]:
 
 
 def salted_split(split: Partition, salt: bytes) -> str:
-    """Return the fingerprint of a split. Without the salt nobody can find the positions by trying them out."""
+    """Return the fingerprint of a split. The salt keeps others from guessing the positions."""
     return sha256(salt + split.hash.encode())
 
 
 @dataclass(frozen=True)
 class ForgetSet:
-    """The forget samples of a request: where they lie in the data set, their salts and their leaves."""
+    """The forget samples of a request: positions in the data set, salts, and leaves of the Merkle tree."""
 
     rows: list[int]
     salts: list[bytes]
@@ -58,10 +55,10 @@ class ForgetSet:
 
     @classmethod
     def of(cls, split: Partition, content: Content | None = None, *, salts: list[bytes] | None = None) -> ForgetSet:
-        """Hash every forget sample with a salt of its own (a fresh one, unless given).
+        """Hash every forget sample with its own salt. Salts are drawn unless they are given.
 
-        ``content`` returns the bytes that stand for the sample at a position, for instance those of its file; by
-        default the fingerprint of its input tensors is taken.
+        ``content`` returns the content of the sample at a position, for instance the bytes of its file. By default
+        the content is the fingerprint of the sample's input tensors.
         """
         rows = split.forget.tolist()
         salts = salts or [secrets.token_bytes(SALT_BYTES) for _ in rows]
@@ -75,7 +72,7 @@ class ForgetSet:
 
 
 def content_digest(split: Partition, row: int, content: Content | None) -> bytes:
-    """Return the digest of what stands for a sample."""
+    """Return the digest of a sample's content."""
     if content is None:
         return bytes.fromhex(fingerprint(sample_tensors(split, row)))
     found = content(row)

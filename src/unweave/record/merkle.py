@@ -1,8 +1,8 @@
 """A Merkle tree over the samples of a request, in the form of RFC 6962.
 
-Its root stands for all of them. Whoever holds one sample can check with a short proof that it is among them, and
-learns nothing about the others. Leaves and inner nodes are hashed with different prefixes, so that neither can pass
-for the other.
+The root commits to all samples. The holder of one sample can check with a short proof that it is in the tree, and
+learns nothing about the others. Leaves and inner nodes are hashed with different prefixes, so an inner node cannot pass
+for a leaf.
 
 >>> leaves = [leaf(bytes([number]) * 32, b"content") for number in range(5)]
 >>> proof = path(leaves, 3)
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 
 def leaf(salt: bytes, content: bytes) -> bytes:
-    """Return the leaf of a sample. Without its salt nobody can find it by trying out contents."""
+    """Return the leaf of a sample. The salt keeps others from guessing the content."""
     return hashlib.sha256(b"\x00" + salt + content).digest()
 
 
@@ -26,7 +26,7 @@ def _node(left: bytes, right: bytes) -> bytes:
 
 
 def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """Return the levels of the tree, from the leaves up; what has no partner goes up as it is."""
+    """Return the levels of the tree, from the leaves up. A node without a sibling moves up unchanged."""
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
         below = levels[-1]
@@ -41,7 +41,7 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """Return the nodes beside the way from a leaf to the root, from below."""
+    """Return the siblings on the path from a leaf to the root, from the leaf up."""
     found = []
     for level in _levels(leaves)[:-1]:
         if index ^ 1 < len(level):
@@ -51,7 +51,7 @@ def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
 
 def proves(mine: bytes, index: int, count: int, proof: Sequence[bytes], wanted: bytes) -> bool:
-    """Tell whether a leaf with this proof is the one at ``index`` of ``count`` under a root."""
+    """Tell whether the proof shows that the leaf is at ``index`` of ``count`` under the root ``wanted``."""
     if not 0 <= index < count:
         return False
     last, found = count - 1, mine
@@ -60,7 +60,7 @@ def proves(mine: bytes, index: int, count: int, proof: Sequence[bytes], wanted: 
             return False
         if index % 2 or index == last:
             found = _node(sibling, found)
-            while index % 2 == 0 and index:  # went up without a partner
+            while index % 2 == 0 and index:  # moved up without a sibling
                 index, last = index // 2, last // 2
         else:
             found = _node(found, sibling)

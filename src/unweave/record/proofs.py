@@ -10,6 +10,7 @@ from typing import Any
 from unweave.data import Partition
 from unweave.errors import UsageError
 from unweave.record import merkle
+from unweave.record.forget_set import ForgetSet
 from unweave.storage import COUNT, TEXT, fingerprint, read_array, read_json, read_tensors, require_form
 
 PROOFS_FILE = "forget-proofs.json"
@@ -33,6 +34,22 @@ PROOF = {
 }
 
 
+def proofs_of(forget: ForgetSet, split_salt: bytes, split: Partition) -> dict[str, Any]:
+    """Return the content of the private file of a request."""
+    samples = [
+        {"row": row, "salt": salt.hex(), "leaf": leaf.hex()}
+        for row, salt, leaf in zip(forget.rows, forget.salts, forget.leaves, strict=True)
+    ]
+    return {
+        "format": "unweave-forget-proofs",
+        "version": 1,
+        "root": forget.root,
+        "split_salt": split_salt.hex(),
+        "samples": samples,
+        "forgotten": split.forgotten.tolist(),
+    }
+
+
 def read_proofs(path: Path) -> dict[str, Any]:
     """Read the private file of a request."""
     return _read(path, PROOFS, "unweave-forget-proofs")
@@ -47,7 +64,10 @@ def _read(path: Path, form: Mapping[str, Any], kind: str) -> dict[str, Any]:
     content: dict[str, Any] = read_json(path)
     require_form(content, dict(form), str(path))
     if (content["format"], content["version"]) != (kind, 1):
-        raise UsageError(f"{path} is no file of the form {kind}, version 1.")
+        raise UsageError(
+            f"{path} has the format {content['format']!r}, version {content['version']}, but must have the format "
+            f"{kind!r}, version 1."
+        )
     return content
 
 
@@ -59,29 +79,17 @@ def unhex(text: str, where: str) -> bytes:
         raise UsageError(f"{where} is {text[:40]!r}, which is not hexadecimal.") from None
 
 
-def forgotten_by(folder: Path, split: Partition) -> Partition:
-    """Return what the run in a folder made a model forget, and what was forgotten before it, as a split of the data."""
-    file = folder / PROOFS_FILE
-    if not file.exists():
-        raise UsageError(
-            f"{folder} has no {PROOFS_FILE}, so it is not known what was forgotten. Run it with a request id."
-        )
-    private = read_proofs(file)
-    rows = [sample["row"] for sample in private["samples"]]
-    return Partition(split.samples, rows, [], [], forgotten=private["forgotten"], allow_empty=True)
-
-
 def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dict[str, Any]:
     """Return the proof that the sample at a position of the data set was in the request.
 
-    It holds the sample's salt and the nodes beside its way to the root: hand it to whoever holds the sample.
+    The proof holds the sample's salt and the siblings on its path to the root. Give it to the sample's holder.
     """
     rows = [sample["row"] for sample in proofs["samples"]]
     if row not in rows:
         raise UsageError(f"Sample {row} was not in this request.")
     leaves = [unhex(sample["leaf"], "leaf") for sample in proofs["samples"]]
     if merkle.root(leaves).hex() != record["forget"]["root"]:
-        raise UsageError("These proofs belong to another record, or were changed: their root is not the record's.")
+        raise UsageError("The proofs do not belong to this record, or they were changed: the two roots differ.")
     index = rows.index(row)
     return {
         "format": "unweave-inclusion-proof",
@@ -96,7 +104,7 @@ def prove(record: Mapping[str, Any], proofs: Mapping[str, Any], row: int) -> dic
 
 
 def is_included(record: Mapping[str, Any], proof: Mapping[str, Any], content: bytes) -> bool:
-    """Tell whether the sample with this content digest was in the request of a record."""
+    """Tell whether the proof shows that the sample with this content digest was in the request."""
     mine = merkle.leaf(unhex(proof["salt"], "salt"), content)
     path = [unhex(node, "path") for node in proof["path"]]
     wanted = unhex(record["forget"]["root"], "root")
@@ -106,10 +114,10 @@ def is_included(record: Mapping[str, Any], proof: Mapping[str, Any], content: by
 
 
 def digest_of_file(path: Path, kind: str) -> bytes:
-    """Return the content digest of a sample that its holder has as a file.
+    """Return the content digest of a sample in a file.
 
-    ``kind`` is what the record says: ``bytes`` for the file as it is; ``tensors`` for the sample's inputs, as a NumPy
-    array (.npy) or, by name, as safetensors.
+    ``kind`` comes from the record. With ``bytes``, the file is the sample. With ``tensors``, the file holds the
+    sample's inputs: one NumPy array (.npy), or tensors by name (safetensors).
     """
     if kind == "bytes":
         try:

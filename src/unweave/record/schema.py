@@ -1,4 +1,4 @@
-"""The form of a record. A file of another form is refused in one sentence before anything is done with it."""
+"""The form of a record. A file of another form raises a `UsageError` before it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, canonical, require_form
 FORMAT = {"format": "unweave-record", "version": 1}
 
 _CHANGE = {"before?": NUMBER, "after?": NUMBER}
-# What is relied on; docs/record.md says what each entry means.
+# The entries that the code reads. docs/record.md explains each entry.
 SECTIONS: dict[str, Any] = {
     "request": {"id": TEXT, "text": TEXT},
     "previous?": {"hash": TEXT, "id": TEXT},
@@ -50,14 +50,14 @@ NAMES = [name.removesuffix("?") for name in SECTIONS]
 
 
 def require_record(content: Any, where: str) -> dict[str, Any]:
-    """Return the content as a record, or say what it lacks."""
+    """Return the content if it has the form of a record; otherwise raise a `UsageError`."""
     if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
-        raise UsageError(f'{where} is no record: it lacks the entry "format": "{FORMAT["format"]}".')
+        raise UsageError(f'{where} is not a record: it lacks the entry "format": "{FORMAT["format"]}".')
     if content.get("version") != FORMAT["version"]:
         raise UsageError(f"{where} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
     require_form(content, SCHEMA, where)
     try:
         canonical(content)
     except ValueError as error:
-        raise UsageError(f"{where} holds what cannot be hashed: {error}") from error
+        raise UsageError(f"{where} cannot be hashed: {error}") from error
     return content

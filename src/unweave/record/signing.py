@@ -14,12 +14,12 @@ KEY_BYTES = 2**16
 
 
 def generate(path: Path) -> Path:
-    """Write a new private key, which only its owner can read, and the public key beside it; return the latter."""
+    """Write a new private key (mode 600) and the public key beside it. Return the public key's path."""
     ed25519, serialization = _cryptography()
     public = path.with_name(path.name + ".pub")
     for file in (path, public):
         if file.exists():
-            raise UsageError(f"{file} exists already. A key is never overwritten: choose another name.")
+            raise UsageError(f"{file} already exists. A key is never overwritten. Choose another name.")
     key = ed25519.Ed25519PrivateKey.generate()
     none, pem = serialization.NoEncryption(), serialization.Encoding.PEM
     try:
@@ -31,28 +31,30 @@ def generate(path: Path) -> Path:
 
 
 def load_private(path: Path) -> Any:
-    """Read a private key from its PEM file."""
+    """Read a private key from a PEM file."""
     ed25519, serialization = _cryptography()
     return _load(path, ed25519.Ed25519PrivateKey, lambda data: serialization.load_pem_private_key(data, password=None))
 
 
 def load_public(path: Path) -> bytes:
-    """Read a public key from its PEM file and return its 32 bytes."""
+    """Read a public key from a PEM file and return its 32 bytes."""
     ed25519, serialization = _cryptography()
     return raw(_load(path, ed25519.Ed25519PublicKey, serialization.load_pem_public_key))
 
 
 def _load(path: Path, kind: Any, load: Any) -> Any:
     try:
-        if require_plain(path) > KEY_BYTES:
-            raise UsageError(f"{path} is too large for a key.")
+        if (size := require_plain(path)) > KEY_BYTES:
+            raise UsageError(f"{path} has {size} bytes, which is too large for a key.")
         key = load(path.read_bytes())
     except UsageError:
         raise
     except Exception as error:  # cryptography raises many kinds
         raise UsageError(f"{path} cannot be read as a PEM key without password: {error}") from error
     if not isinstance(key, kind):
-        raise UsageError(f"{path} holds a {type(key).__name__}, and an Ed25519 key is needed (unweave record keygen).")
+        raise UsageError(
+            f"{path} holds a {type(key).__name__}, not the Ed25519 key needed. `unweave record keygen` makes a pair."
+        )
     return key
 
 
@@ -64,12 +66,12 @@ def raw(public: Any) -> bytes:
 
 
 def sign(key: Any, content: bytes) -> dict[str, str]:
-    """Return the signature of some bytes, with the public key that checks it."""
+    """Return the signature of some bytes, with the public key to check it."""
     return {"algorithm": "Ed25519", "public_key": raw(key.public_key()).hex(), "value": key.sign(content).hex()}
 
 
 def is_signed(content: bytes, signature: dict[str, Any]) -> bool:
-    """Tell whether a signature is that of its public key over some bytes."""
+    """Tell whether a signature of some bytes matches its own public key."""
     ed25519, _ = _cryptography()
     from cryptography.exceptions import InvalidSignature
 

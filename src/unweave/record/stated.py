@@ -1,8 +1,8 @@
-"""What a record does not say, in plain words."""
+"""What a record does not show, in plain words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.data import Partition
@@ -13,30 +13,41 @@ ALWAYS = (
     "only retraining without it would.",
     "The record is about this one model. Copies of the data, other models, caches and backups are not covered.",
     "Attacks stronger than those in the scores may still find traces of the forget data.",
-    "The hashes say which weights and samples were used, and a signature says who vouches for it. Neither says that "
-    "the numbers are true: who has the model and the data can compute them again (unweave record verify --recompute).",
+    "The hashes say which weights and samples were used, and a signature says who vouches for them. Neither "
+    "shows that the numbers are true. Anyone with the model and the data can compute them again (unweave record verify "
+    "--recompute).",
 )
 
 
 def stated_limits(
-    split: Partition, scores: Scores, certificate: Mapping[str, Any], config: Mapping[str, Any]
+    split: Partition,
+    scores: Scores,
+    certificate: Mapping[str, Any],
+    config: Mapping[str, Any],
+    *,
+    unknown: Sequence[str] = (),
 ) -> list[str]:
-    """Return the limits of this record: those of every one, and those of its own run."""
+    """Return the limits of this record: those of every record, and those of its own run."""
     found = list(ALWAYS)
     if certificate["bound"] is None:
         found.append(f"There is no upper bound on the accuracy on forget samples ({certificate['words']})")
     else:
         found.append(
-            "The bound is on accuracy on these forget samples, from their measured losses. It is no privacy guarantee."
+            "The bound holds for accuracy on these forget samples, from their measured losses. It is not a privacy "
+            "guarantee."
         )
     if "test" not in scores:
-        found.append("No test data was given, so nothing is known about samples outside the training data.")
+        found.append("No test data was given, so the scores cover the training data only.")
     if not any(metric.reference is not None for metric in scores.metrics):
-        found.append("No retrained model was compared with, so nothing is said about behaving as if never trained.")
+        found.append(
+            "No retrained model was compared, so the scores do not show whether the model behaves as if never trained."
+        )
     if scores.collapse:
-        found.append(f"The unlearning harmed what was to be kept. {scores.collapse}")
+        found.append(f"The unlearning harmed kept data. {scores.collapse}")
     if config.get("limits") is None:
         found.append("The guard against collapse was turned off.")
     if split.samples.varies(split.rows("forget")):
-        found.append("The data has random transforms: the hashes of samples are those of one fixed reading of them.")
+        found.append("The data has random transforms. The hashes of samples come from one fixed reading.")
+    if unknown:
+        found.append(f"This record was written after the run, from its folder. Not known: {', '.join(unknown)}.")
     return found

@@ -1,9 +1,8 @@
-"""Check a record: its content, signature and chain and, given them, the model, the data and the scores."""
+"""Check a record: its content, its signature, its chain, the model, the data and the files beside it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,18 @@ from typing import Any
 from torch import Tensor
 
 from unweave.data import Partition
-from unweave.evaluation import Scores
 from unweave.record import merkle, signing
+from unweave.record.finished import CONFIG, SCORES
 from unweave.record.forget_set import Content, ForgetSet, salted_split
 from unweave.record.proofs import unhex
-from unweave.record.record import content_hash, plain, signed_bytes
 from unweave.record.schema import NAMES
+from unweave.record.sealing import content_hash, plain, signed_bytes
 from unweave.storage import canonical, digest_of, fingerprint, read_json, sha256, tensor_digests
-
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.03}  # by precision: another device rounds otherwise
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing to check: whether it holds (None: it could not be checked), and what was found and where."""
+    """One check: whether it holds (None: it could not be made), and what was found."""
 
     name: str
     holds: bool | None
@@ -32,7 +29,7 @@ class Check:
 
 
 def check_content(record: Mapping[str, Any]) -> Check:
-    """Check that the record is what its hash says, and name the section that is not."""
+    """Check the record against its hash, and name the sections that were changed."""
     if record["hash"] == content_hash(record):
         return Check("content", True, f"matches its hash {record['hash'][:16]}…")
     changed = [name for name in NAMES if record["sections"].get(name) != sha256(canonical(record.get(name)))]
@@ -41,152 +38,96 @@ def check_content(record: Mapping[str, Any]) -> Check:
 
 
 def check_signature(record: Mapping[str, Any], public_key: bytes | None = None) -> Check:
-    """Check who signed the record; with a public key, that it was its owner."""
+    """Check the signature of the record; with a public key, also whose it is."""
     signature = record.get("signature")
     if signature is None:
-        return Check("signature", None if public_key is None else False, "there is none")
+        return Check("signature", None if public_key is None else False, "the record is not signed")
     signer = signing.name_of(signature["public_key"]) if _is_hex(signature["public_key"]) else "an unreadable key"
     if not signing.is_signed(signed_bytes(record), signature):
         return Check("signature", False, f"does not match the content (it claims the key {signer})")
     if public_key is None:
-        return Check("signature", True, f"matches its own key {signer}; --public-key checks whose that is")
+        return Check("signature", True, f"matches the key in the record, {signer}; --public-key checks whose key it is")
     mine = signature["public_key"] == public_key.hex()
     return Check("signature", mine, f"is by the key {signer}" + ("" if mine else ", which is not the one given"))
 
 
 def check_chain(record: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]], key: bytes | None) -> list[Check]:
-    """Check that a record continues the one before it, and that one the one before, newest first."""
+    """Check that each record continues the one before it. ``earlier`` holds the newest first."""
     found = []
     for later, before in zip([record, *earlier], earlier, strict=False):
         name = f"chain to {before['request']['id']}"
         whole, signed = check_content(before), check_signature(before, key)
         link = later.get("previous") or {}
         if link.get("hash") != before["hash"]:
-            found.append(Check(name, False, f"{later['request']['id']} names another record before it"))
+            found.append(Check(name, False, f"{later['request']['id']} continues another record"))
         elif later["model"]["before"] != before["model"]["after"]:
-            found.append(Check(name, False, "the model that it left is not the one that the next began with"))
+            found.append(Check(name, False, "the next request did not begin with the model that this one produced"))
         elif whole.holds is False or signed.holds is False:
             broken = whole if whole.holds is False else signed
-            found.append(Check(name, False, f"the {broken.name} of that record {broken.words}"))
+            found.append(Check(name, False, f"in that record: {broken.name} {broken.words}"))
         else:
             found.append(Check(name, True, "unbroken"))
             found += _held_forgotten(later, before)
     last = earlier[-1] if earlier else record
     if (missing := last.get("previous")) is not None:
         words = f"{last['request']['id']} continues {missing['id']}, whose record was not given (--previous)"
-        found.append(Check("chain", None, f"not followed to its start: {words}"))
+        found.append(Check("chain", None, f"not checked to its start: {words}"))
     return found
 
 
 def _held_forgotten(later: Mapping[str, Any], before: Mapping[str, Any]) -> list[Check]:
-    """Say where a record holds fewer samples forgotten than there were; of a data set of another size, nothing."""
+    """Tell whether a record kept fewer samples forgotten than there were. Skip data sets of another size."""
     gone, held = before["forget"]["count"] + before["split"]["forgotten"], later["split"]["forgotten"]
     if held >= gone or later["split"]["samples"] != before["split"]["samples"]:
         return []
     words = (
-        f"{later['request']['id']} holds {held} of the {gone} samples that were forgotten before it: the others were "
-        "asked for again, or learned again"
+        f"{later['request']['id']} counts {held} of the {gone} samples that were forgotten before it; the others "
+        "were asked for again, or learned again"
     )
     return [Check(f"forgotten by {before['request']['id']}", None, words)]
 
 
 def check_model(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Check:
-    """Check that these are the weights after unlearning, and name the tensors that are not."""
+    """Check that these are the weights after unlearning, and name the tensors that differ."""
     digests, known = tensor_digests(weights), record["model"]["tensors"]
     if digest_of(digests) == record["model"]["after"]:
         return Check("model after", True, f"matches {record['model']['after'][:16]}…")
     other = sorted(name for name in {*digests, *known} if digests.get(name) != known.get(name))
-    return Check("model after", False, f"is another: {_some(other)} differ" if other else "is another")
+    return Check("model after", False, f"does not match: {some(other)} differ" if other else "does not match")
 
 
 def check_original(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Check:
     """Check that these are the weights before unlearning."""
     same = fingerprint(weights) == record["model"]["before"]
-    return Check("model before", same, f"matches {record['model']['before'][:16]}…" if same else "is another")
+    return Check("model before", same, f"matches {record['model']['before'][:16]}…" if same else "does not match")
 
 
 def check_split(record: Mapping[str, Any], split: Partition, proofs: Mapping[str, Any]) -> Check:
-    """Check with the private salt that this is the division of the data into forget, adjacent and remote samples."""
+    """Check with the private salt that this is the split of the record."""
     same = salted_split(split, unhex(proofs["split_salt"], "split_salt")) == record["split"]["hash"]
-    return Check("split", same, "matches" if same else f"is another ({split})")
+    return Check("split", same, "matches" if same else f"does not match ({split})")
 
 
 def check_forget(
     record: Mapping[str, Any], split: Partition, proofs: Mapping[str, Any], content: Content | None = None
 ) -> Check:
-    """Check with the private salts that the forget samples are those of the request, and name those that are not."""
+    """Check with the private salts that the forget samples are those of the request, and count those that differ."""
     name = "forget samples"
     if [sample["row"] for sample in proofs["samples"]] != split.forget.tolist():
-        return Check(name, False, "the proofs are of other samples than the split's")
+        return Check(name, False, "the proofs and the split name different samples")
     leaves = [unhex(sample["leaf"], "leaf") for sample in proofs["samples"]]
     if merkle.root(leaves).hex() != record["forget"]["root"]:
-        return Check(name, False, "the proofs do not lead to the record's root")
+        return Check(name, False, "the root of the proofs differs from the record's")
     now = ForgetSet.of(split, content, salts=[unhex(sample["salt"], "salt") for sample in proofs["samples"]])
     other = [row for row, mine, known in zip(now.rows, now.leaves, leaves, strict=True) if mine != known]
     if other:
-        return Check(name, False, f"{len(other)} have another content than in the request (first: sample {other[0]})")
-    return Check(name, True, f"all {len(leaves)} have the content that the request had")
-
-
-def check_scores(record: Mapping[str, Any], scores: Scores, *, tolerance: float | None = None) -> Check:
-    """Check that numbers computed again are those of the record, and name the one that is furthest off.
-
-    One that the record lacks is off, too. What was not computed again, such as the values before where the original was
-    not given, is not compared. The ``tolerance`` is by default that of the precision in which they were computed.
-    """
-    if tolerance is None:
-        tolerance = TOLERANCE.get(str(record["scores"].get("precision")), TOLERANCE["float32"])
-    found = list(_again(record, scores))
-    off = [
-        (math.inf if known is None else abs(known - now), f"{name} is {now:.4g}, not {_short(known)}")
-        for name, known, now in ((name, _number(known), now) for name, known, now in found)
-        if known is None or not math.isclose(known, now, rel_tol=tolerance, abs_tol=tolerance)
-    ]
-    if off:
-        return Check("scores", False, f"{len(off)} of {len(found)} differ; furthest: {max(off)[1]}")
-    return Check("scores", True, f"all {len(found)} that were computed again agree within {tolerance:g}")
-
-
-def _number(known: Any) -> float | None:
-    """Return what a record has as a number, if it is one that a computer knows."""
-    return float(known) if isinstance(known, int | float) and abs(known) < 1e300 else None
-
-
-def _again(record: Mapping[str, Any], scores: Scores) -> Iterator[tuple[str, Any, float]]:
-    """Yield what a number is, what the record says, and what was computed again."""
-    rows = {(row["split"], row["subset"], row["metric"]): row for row in record["scores"]["metrics"]}
-    drift = record["drift"][-1] if record["drift"] else {}
-    for metric in scores.metrics:
-        row, name = rows.get(metric.place, {}), " ".join(filter(None, metric.place))
-        for entry in ("value", "low", "high", "before"):
-            if (now := getattr(metric, entry)) is not None and math.isfinite(now):
-                yield f"{name} ({entry})", row.get(entry), now
-        if metric.value is not None and metric.metric == "accuracy" and metric.subset:
-            change = (drift.get(metric.split) or {}).get(metric.subset) or {}
-            yield f"{name} (drift)", change.get("after"), metric.value
-        if metric.value is not None and metric.metric == "forget_bound":
-            yield "the certificate's bound", record["certificate"]["bound"], metric.value
-    for part in ("train", "test", "model"):
-        if part in scores:
-            yield from _numbers(part, record["scores"].get(part), scores[part])
-
-
-def _numbers(name: str, known: Any, now: Any) -> Iterator[tuple[str, Any, float]]:
-    """Yield the numbers of nested values, with what the record has in their place."""
-    if isinstance(now, Mapping):
-        for key, entry in now.items():
-            yield from _numbers(f"{name} {key}", known.get(key) if isinstance(known, Mapping) else None, entry)
-    elif isinstance(now, list | tuple):
-        there = known if isinstance(known, list) and len(known) == len(now) else [None] * len(now)
-        for place, (old, entry) in enumerate(zip(there, now, strict=True)):
-            yield from _numbers(f"{name} {place}", old, entry)
-    elif isinstance(now, int | float) and math.isfinite(now):
-        yield name, known, now
+        return Check(name, False, f"{len(other)} were changed since the request (first: sample {other[0]})")
+    return Check(name, True, f"all {len(leaves)} are those of the request")
 
 
 def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
-    """Check what a run wrote beside its record: nobody signs these files, but they should say the same."""
-    known = {"config.json": record["configuration"], "scores.json": record["scores"]}
+    """Check the files beside a record. They are not signed, but they must agree with the record."""
+    known = {CONFIG: record["configuration"], SCORES: record["scores"]}
     found = []
     for name, section in known.items():
         if not (folder / name).exists():
@@ -194,12 +135,10 @@ def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
         content = plain(read_json(folder / name))
         there = content if isinstance(content, dict) else {}
         other = sorted(key for key, entry in section.items() if there.get(key) != entry)
-        found.append(Check(name, not other, f"says otherwise: {_some(other)}" if other else "says the same"))
+        found.append(
+            Check(name, not other, f"differs from the record: {some(other)}" if other else "agrees with the record")
+        )
     return found
-
-
-def _short(number: float | None) -> str:
-    return "there" if number is None else f"{number:.4g}"
 
 
 def _is_hex(text: str) -> bool:
@@ -209,6 +148,7 @@ def _is_hex(text: str) -> bool:
         return False
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

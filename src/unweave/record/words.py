@@ -14,7 +14,7 @@ WIDTH = 88
 
 
 def printable(text: str) -> str:
-    r"""Return text from a file without what could move a terminal's cursor or colour it.
+    r"""Return text from a file with control characters escaped, so that it cannot change the terminal.
 
     >>> printable("a\x1b[2Jb\nc")
     'a\\x1b[2Jb\nc'
@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 
 
 def describe(record: Mapping[str, Any]) -> str:
-    """Return everything that a person needs to know of a record."""
+    """Return a record as text for a person."""
     config, times, split = record["configuration"], record["times"], record["split"]
     sizes = ", ".join(f"{split[subset]} {subset}" for subset in EVERY)
     lines = [
@@ -94,9 +94,9 @@ def _accuracies(record: Mapping[str, Any]) -> list[str]:
 
 
 def describe_drift(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return how kept data fared over the requests of a chain: each one's change, and their sum so far.
+    """Return a table of how accuracy on kept data changed over the requests of a chain, by request and in total.
 
-    Every request has its own adjacent and remote samples, so it is changes that add up, not accuracies.
+    Every request has its own adjacent and remote samples, so changes are added up, not accuracies.
 
     >>> change = {"adjacent": {"before": 1.0, "after": 0.98}, "remote": {"before": 1.0, "after": 0.99}}
     >>> print(describe_drift([{"id": "first", "train": change}, {"id": "second", "train": change}]))
@@ -117,7 +117,7 @@ def describe_drift(rows: Sequence[Mapping[str, Any]]) -> str:
 def changes(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, list[tuple[float | None, float]]]]]:
-    """Return the places that have a change of accuracy and, for every request, each one's change and the sum so far."""
+    """Return the (split, subset) pairs that changed and, for every request, each change and the sum so far."""
     places = [(part, subset) for part in ("train", "test") for subset in (*RETAINED, "forgotten")]
     places = [place for place in places if any(_drop(row, place) is not None for row in rows)]
     so_far, found = dict.fromkeys(places, 0.0), []

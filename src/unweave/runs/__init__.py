@@ -11,7 +11,6 @@ from unweave.runs.run_folder import (
     remove_folder,
     unfinished,
 )
-from unweave.runs.stages import between_stages
 from unweave.runs.weights import WEIGHTS, load_weights, to_bytes
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "UNFINISHED",
     "WEIGHTS",
     "OutputFolder",
-    "between_stages",
     "check_folder",
     "kept_original",
     "left_in_order",

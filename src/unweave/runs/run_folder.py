@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from unweave.engine import Checkpoints, CollapseError
+from unweave.engine import CheckpointFolder, CollapseError
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.runs.weights import ADAPTER, WEIGHTS, save_adapter, to_bytes
 from unweave.runtime import processes
@@ -25,58 +25,58 @@ from unweave.storage import (
 )
 
 LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
-UNFINISHED = ".unfinished"  # ends the name of a folder that is worked on
-MAY_CHANGE = ("limits",)  # what a resumed run may set anew, because it changes no result
+UNFINISHED = ".unfinished"  # suffix of the folder of an unfinished run
+MAY_CHANGE = ("limits",)  # a resumed run may change these, because they change no result
 
 
 def unfinished(target: Path) -> Path:
-    """Return where the work on a folder happens until it is done."""
-    target = target.resolve()  # as it was given, it may have no name: "."
+    """Return the folder that a run works in until it is finished."""
+    target = target.resolve()  # a relative path may have no name, such as "."
     return target.with_name(target.name + UNFINISHED)
 
 
 def kept_original(target: Path) -> Path:
-    """Return where a command keeps the original that it trained, as long as the run that begins with it is unfinished.
+    """Return where a command keeps the original that it trained until the run that starts from it is finished.
 
-    Trained again it might be another, if only by rounding, and the run could not be gone on with.
+    Retraining may differ by rounding, so the run could not resume.
     """
-    target = target.resolve()  # as it was given, it may have no name: "."
+    target = target.resolve()  # a relative path may have no name, such as "."
     return target.with_name(target.name + ".original.safetensors")
 
 
 def refuse_existing(target: Path) -> None:
-    """Refuse to write where something is already."""
+    """Raise a `UsageError` if the target exists and is not empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} already exists and is not empty. Choose another --out, or remove it.")
 
 
 def check_folder(target: Path, *, resume: bool) -> None:
-    """Refuse a place where a run cannot begin, or one where there is none to go on with."""
+    """Raise an error if a run cannot begin at the target or, with ``resume``, if there is none to resume."""
     work = unfinished(target)
     if resume and not work.exists() and (target / WEIGHTS).exists():
         raise UsageError(f"The run at {target} is finished: there is nothing to resume.")
     refuse_existing(target)
     if work.exists() and not resume:
-        raise UsageError(f"{work} holds an unfinished run. Go on with it (resume=True, --resume) or remove it.")
+        raise UsageError(f"{work} holds an unfinished run. Resume it (resume=True, --resume) or remove it.")
     if resume and not work.exists():
         raise UsageError(f"There is no unfinished run at {work} to resume. Start it without resume.")
     there = next(folder for folder in (work, *work.parents) if folder.exists())
     try:
-        with tempfile.TemporaryDirectory(dir=there):  # to say so now, not when all the work is done
+        with tempfile.TemporaryDirectory(dir=there):  # fail now, not after all the work
             pass
     except OSError as error:
         raise RunError(f"The output folder {target} cannot be written: {error}") from error
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of ours, if it is there."""
+    """Remove a folder if it exists."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 class OutputFolder:
-    """The folder of one run. Work happens beside it, in ``NAME.unfinished``; at the end it is renamed.
+    """The folder of one run. The run works beside it, in ``NAME.unfinished``, which is renamed at the end.
 
-    One run at a time works in it. Where a run has several processes, the first writes and the others read.
+    One run at a time works in it. If a run has several processes, the first writes and the others read.
     """
 
     def __init__(
@@ -92,18 +92,18 @@ class OutputFolder:
         try:
             self._configuration = json.dumps(config, indent=2) + "\n"
         except TypeError as error:
-            raise UsageError(f"about= must hold what JSON can: {error}") from error
+            raise UsageError(f"The configuration must hold only values that JSON supports: {error}") from error
         self.work = unfinished(target)
-        self.checkpoints = Checkpoints(
+        self.checkpoints = CheckpointFolder(
             self.work / "checkpoints", every_seconds=checkpoint_seconds, every_steps=checkpoint_steps
         )
         self.lock: Lock | None = None
-        self.worked_out: nn.Module | None = None  # the model when all steps were taken, until it is saved
+        self.worked_out: nn.Module | None = None  # the model after the last step, until it is saved
         processes.first(lambda: self._open(resume=resume))
         if not processes.everyone(self.work.is_dir()):
             if self.lock:
                 self.abandon()
-            raise UsageError(f"{self.work} is not seen by every process. Take a folder that all machines share.")
+            raise UsageError(f"{self.work} is not visible to every process. Use a folder that all machines share.")
 
     def _open(self, *, resume: bool) -> None:
         try:
@@ -130,33 +130,33 @@ class OutputFolder:
     def _check_same(self) -> None:
         path = self.work / "config.json"
         if not path.exists() and self.checkpoints.newest_file() is None:
-            return  # stopped before it had written anything
+            return  # the run stopped before it wrote anything
         try:
             before = read_json(path)
             if not isinstance(before, dict):
-                raise UsageError(f"{path} is no configuration.")
+                raise UsageError(f"{path} is not a configuration.")
         except UsageError as error:
             raise UsageError(f"{error} Remove the folder {self.work}.") from error
         now = json.loads(self._configuration)
         changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key) and key not in MAY_CHANGE)
         if changed:
             raise UsageError(
-                f"The unfinished run at {self.work} was begun with another {', '.join(changed)}. "
-                "Resume with the values that began it, or remove the folder."
+                f"The unfinished run at {self.work} was started with different values for {', '.join(changed)}. "
+                "Resume with the same values, or remove the folder."
             )
 
     @property
     def begun(self) -> str:
-        """When the run began, in UTC; a resumed run began when it was first started."""
+        """When the run was first started, in UTC."""
         return processes.first((self.work / BEGUN).read_text)
 
     def _write(self, name: str, content: str) -> None:
         write_whole(self.work / name, content.encode())
 
     def abandon(self, good: Mapping[str, Tensor] | None = None) -> Path | None:
-        """Leave nothing behind that could not be resumed or used; return where the last good weights are, if they are.
+        """Stop using the folder, and remove it if it cannot be resumed or used. Return the last good weights' file.
 
-        ``good`` are weights that the guard found good last; otherwise the newest checkpoint has to do.
+        ``good`` are the weights at the last passed check. Without them, the newest checkpoint is used, if there is one.
         """
         kept = self.checkpoints.newest_file()
         if self.lock is None:  # not the first process
@@ -173,7 +173,7 @@ class OutputFolder:
         return kept
 
     def finish(self, model: nn.Module, texts: Mapping[str, str], *, private: Mapping[str, str] | None = None) -> None:
-        """Write the results, then let the folder appear under its name. ``private`` files are for its owner only."""
+        """Write the results, then give the folder its final name. Only the owner can read ``private`` files."""
         processes.first(lambda: self._finish(model, texts, private or {}))
 
     def _finish(self, model: nn.Module, texts: Mapping[str, str], private: Mapping[str, str]) -> None:
@@ -193,14 +193,14 @@ class OutputFolder:
                 self.lock.release()
             self.work.rename(self.target)
             sync_folder(self.target.parent)
-            Checkpoints(self.target / "checkpoints").prune()
+            CheckpointFolder(self.target / "checkpoints").prune()
         except OSError as error:
             raise RunError(f"The results cannot be written to {self.target}: {error}") from error
 
 
 @contextmanager
 def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
-    """Where a run is not brought to its end, leave its folder so that it can be resumed, with the last good weights."""
+    """If a run does not finish, leave its folder ready to resume, with the last good weights."""
     try:
         yield
     except BaseException as error:
@@ -208,7 +208,7 @@ def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
         worked_out = folder.worked_out if folder else None
         kept = folder.abandon(worked_out.state_dict() if worked_out else good) if folder else None
         if kept and worked_out and kept.name == LAST_GOOD and isinstance(error, UsageError | RunError):
-            error.args = (f"{error} All steps had been taken; the unlearned weights are in {kept}.",)
+            error.args = (f"{error} All steps were finished; the unlearned weights are in {kept}.",)
         elif kept and isinstance(error, RunError) and not isinstance(error, Stopped):
             error.args = (f"{error} The last good weights are in {kept}.",)
         raise

@@ -1,4 +1,4 @@
-"""A run's weights as safetensors, read and written."""
+"""Read and write a run's weights as safetensors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def save_adapter(model: nn.Module, folder: Path) -> None:
-    """Write the adapter of a ``peft`` model, such as LoRA, in peft's own format; of other models nothing."""
+    """Write the adapter of a ``peft`` model, such as LoRA, in peft's own format; skip other models."""
     if hasattr(model, "peft_config"):
-        # Embeddings that were trained are among the modules to save; peft would ask the Hub whether others were.
+        # Trained embeddings are among the modules to save. For others peft would query the Hub.
         model.save_pretrained(os.fspath(folder), save_embedding_layers=False)  # type: ignore[operator]
 
 
 def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as the content of a safetensors file. Tied weights get their own memory, as it demands."""
+    """Return tensors as the content of a safetensors file. Tied weights get their own memory, as the format needs."""
     content: bytes = safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     )
@@ -44,8 +44,8 @@ def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     """Load weights into a model of the same architecture: a safetensors file, or a folder that holds one.
 
-    A folder may also hold several, with the index that Hugging Face models have. Names and shapes are compared before
-    anything is read.
+    A folder may also hold several files with an index, as Hugging Face models do. Names and shapes are checked before
+    any weights are read.
     """
     given = Path(path)
     files = _files(given)
@@ -65,7 +65,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
 
 def _files(given: Path) -> list[Path]:
-    """Return the safetensors files behind a path."""
+    """Return the safetensors files at a path."""
     if not given.is_dir():
         return [given]
     if (given / WEIGHTS).exists() or not (given / INDEX).exists():
@@ -75,5 +75,5 @@ def _files(given: Path) -> list[Path]:
     index = read_json(given / INDEX)
     names = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(names, dict) or not names:
-        raise UsageError(f"{given / INDEX} has no weight_map.")
+        raise UsageError(f"{given / INDEX} has no weight_map, so its weight files are unknown.")
     return [inside(given, name) for name in dict.fromkeys(map(str, names.values()))]

@@ -1,4 +1,15 @@
-"""Where code runs: device, precision, memory, seeds, processes, what they exchange, sharded weights."""
+"""Where code runs: device, precision, memory limits, seeds, processes, their communication, and sharded weights.
+
+>>> import torch
+>>> device = pick_device("cpu")
+>>> resolve_precision("auto", device), parse_bytes("8GB"), processes.count()
+('float32', 8000000000, 1)
+>>> with own_random_numbers(device):  # the caller's random generators stay as they are
+...     seed_everything(0, device)
+...     first = torch.rand(1)
+>>> is_cut(first), whole(first) is first
+(False, True)
+"""
 
 from unweave.runtime import exchange, process_memory, processes, sharding
 from unweave.runtime.device_memory import limited_to, parse_bytes

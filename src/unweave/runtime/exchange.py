@@ -1,6 +1,6 @@
-"""What the processes of one run tell each other about tensors: results of samples, gradients, weights.
+"""Tensors that the processes of one run exchange: results of samples, gradients and weights.
 
-In one process each of these gives back what it got.
+In a single process every function returns its input.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor
 from unweave.runtime import processes
 from unweave.runtime.processes import Part
 
-BUCKET = 25 << 20  # bytes of gradients that travel together
+BUCKET = 25 << 20  # bytes of gradients that are sent together
 
 
 def gathered(mine: Tensor, part: Part | None) -> Tensor:
-    """Return the results of all processes in the order of the batch, from this process's own.
+    """Return the results of all processes in the order of the batch, given the results of this process.
 
-    The gradient flows to its own results only, as many times as there are processes, because gradients are averaged
-    afterwards.
+    The gradient flows to the results of this process only, multiplied by the number of processes, because gradients
+    are averaged afterwards.
     """
     if part is None:
         return mine
@@ -50,7 +50,7 @@ class _Gathered(torch.autograd.Function):
 
 @torch.no_grad()
 def average(tensors: Sequence[Tensor]) -> None:
-    """Replace tensors by their mean over the processes, in place."""
+    """Replace tensors with their mean over the processes, in place."""
     if processes.count() == 1:
         return
     waiting = []
@@ -68,7 +68,7 @@ def average(tensors: Sequence[Tensor]) -> None:
 
 
 def summed(tensor: Tensor) -> Tensor:
-    """Return the sum over the processes. The gradient is the sum of theirs."""
+    """Return the sum over the processes. The gradient is summed over them too."""
     if processes.count() == 1:
         return tensor
     found: Tensor = _Summed.apply(tensor)  # type: ignore[no-untyped-call]
@@ -90,7 +90,7 @@ class _Summed(torch.autograd.Function):
 
 @torch.no_grad()
 def spread(tensors: Sequence[Tensor]) -> None:
-    """Give every process the values of the first, in place."""
+    """Copy the values of the first process to all others, in place."""
     if processes.count() == 1:
         return
     with processes.heard():
@@ -106,7 +106,7 @@ def _is_flat(bucket: list[Tensor]) -> bool:
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Group tensors of one kind that travel together."""
+    """Yield groups of tensors of one type that are sent together."""
     bucket: list[Tensor] = []
     for tensor in tensors:
         full = sum(other.nbytes for other in bucket) + tensor.nbytes > BUCKET

@@ -1,7 +1,7 @@
-"""Number formats and memory layouts that make a GPU fast and leave results within rounding.
+"""Number formats and memory layouts that make a GPU fast and change results by rounding only.
 
-Weights, gradients and everything a method keeps stay in float32; only the inside of a forward and backward pass may
-run in bfloat16.
+Weights, gradients and the state of a method stay in float32. Only the inside of a forward and backward pass may run
+in bfloat16.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Resolved = Literal["float32", "bfloat16"]
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Resolved:
-    """Return the precision that ``auto`` stands for: bfloat16 on CUDA, float32 elsewhere.
+    """Return the precision to use. ``auto`` means bfloat16 on CUDA and float32 elsewhere.
 
     >>> resolve_precision("auto", torch.device("cpu"))
     'float32'
@@ -33,13 +33,13 @@ def resolve_precision(precision: Precision, device: torch.device) -> Resolved:
 
 
 def autocast(device: torch.device, precision: Resolved) -> torch.autocast:
-    """Return the context of a forward pass in this precision."""
+    """Return the context for a forward pass in this precision."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 @contextmanager
 def fast_products(device: torch.device, precision: Resolved) -> Iterator[None]:
-    """Let what is left of float32 products in a bfloat16 run use TF32; float32, asked for, stays float32."""
+    """Let the remaining float32 products of a bfloat16 run use TF32. A float32 run stays in float32."""
     if device.type != "cuda" or precision == "float32":
         yield
         return
@@ -52,9 +52,9 @@ def fast_products(device: torch.device, precision: Resolved) -> Iterator[None]:
 
 
 def use_channels_last(model: nn.Module, device: torch.device) -> list[Tensor]:
-    """Lay out a convolutional model on CUDA as its kernels like it; return the tensors that were changed.
+    """Give a convolutional model on CUDA the memory layout of the fast kernels. Return the changed tensors.
 
-    Only the order in memory changes. Inputs need no care: the first convolution takes any layout.
+    Only the order in memory changes. Inputs stay as they are, because the first convolution accepts any layout.
     """
     if device.type != "cuda" or not any(isinstance(module, nn.Conv2d) for module in model.modules()):
         return []
@@ -66,14 +66,14 @@ def use_channels_last(model: nn.Module, device: torch.device) -> list[Tensor]:
 
 
 def use_contiguous(tensors: list[Tensor]) -> None:
-    """Take back what `use_channels_last` did."""
+    """Undo `use_channels_last`."""
     for tensor in tensors:
         tensor.data = tensor.data.contiguous()
 
 
 @contextmanager
 def channels_last(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Lay out the model for its kernels inside, and as it was afterwards."""
+    """Use `use_channels_last` inside, and restore the layout afterwards."""
     changed = use_channels_last(model, device)
     try:
         yield
@@ -83,9 +83,9 @@ def channels_last(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def exact_head(model: nn.Module, precision: Resolved) -> Iterator[None]:
-    """Let the last linear layer run in float32, whatever the rest does.
+    """Run the last linear layer in float32, whatever the precision of the rest.
 
-    In bfloat16 a logit of 20 has steps of 1/8: attacks would rank samples that the model is sure of by rounding.
+    Near 20, bfloat16 has steps of 1/8. With such logits, attacks would rank confident samples by rounding errors.
     """
     linear = [module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module)]
     if precision == "float32" or not linear:

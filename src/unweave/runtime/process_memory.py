@@ -1,4 +1,4 @@
-"""The peak memory of this process, where the system tells (Linux)."""
+"""The peak memory of this process, on systems that report it (Linux)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def reset() -> None:
-    """Let the peak start again from what is held now, where that is allowed."""
+    """Reset the peak to the memory in use now, if the system allows it."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -16,7 +16,7 @@ def reset() -> None:
 
 
 def peak() -> int | None:
-    """Return the peak since the last reset in bytes, or None where the system does not tell."""
+    """Return the peak since the last reset in bytes, or None if the system does not report it."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

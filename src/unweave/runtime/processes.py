@@ -1,10 +1,10 @@
-"""The processes of one run: who they are, what each of them takes of a batch, and what they agree on.
+"""The processes of one run: their number and rank, their parts of a batch, and decisions that they share.
 
-``accelerate launch`` or ``torchrun`` starts them; every one runs the same program. A batch is the same as in one
-process; each process runs its part of it. The losses of all parts are then gathered in the order of the batch
-(`unweave.runtime.exchange`), so that a method sees the losses of the whole batch and computes whatever it likes from
-them: means, clips, constraints, ranks. On the way back each process differentiates its own part, and gradients are
-averaged before anyone looks at them. So no method knows that there are several processes.
+``accelerate launch`` or ``torchrun`` starts them, and every process runs the same program. Batches are the same as in
+a single process, and each process runs its part of a batch. `unweave.runtime.exchange` then gathers the losses of all
+parts in the order of the batch. So a method sees the losses of the whole batch and computes from them what it needs:
+means, clips, constraints, ranks. In the backward pass each process differentiates its own part, and gradients are
+averaged before they are used. So no method has to know that there are several processes.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from unweave.errors import RunError, UsageError
 
 T = TypeVar("T")
 
-TIMEOUT = "UNWEAVE_TIMEOUT"  # environment variable: seconds after which a process that does not answer is given up
+TIMEOUT = "UNWEAVE_TIMEOUT"  # environment variable: seconds to wait for a process that does not answer
 TIMEOUT_SECONDS = 600.0
 LAST_WORDS, LISTEN_SECONDS = "last words", 2.0
 
 
-# Who
+# Number and rank
 
 
 def launched() -> int:
-    """Return how many processes a launcher started together with this one, whether they have joined yet or not."""
+    """Return how many processes the launcher started, including this one, even if they have not joined yet."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
 def join(device: str | torch.device | None = None) -> None:
-    """Join the other processes of the run, where a launcher started several. Called again, it does nothing."""
+    """Join the other processes of the run, if a launcher started several. A second call does nothing."""
     if _joined() or launched() == 1:
         return
     from accelerate import PartialState
@@ -51,44 +51,44 @@ def join(device: str | torch.device | None = None) -> None:
         PartialState(cpu=on_cpu, timeout=timedelta(seconds=timeout()))
     except (RuntimeError, ValueError, AssertionError) as error:
         raise UsageError(
-            f"The {launched()} processes of this run cannot talk to each other: {_sentence(error)} Take "
-            "a backend that this torch has (--device cpu takes gloo, CUDA takes nccl), or start one process."
+            f"The {launched()} processes of this run cannot communicate: {_sentence(error)} Use a backend that "
+            "this torch supports (--device cpu uses gloo, CUDA uses nccl), or start one process."
         ) from error
 
 
 def leave() -> None:
-    """Part from the other processes in good order, at the end of a program."""
+    """Leave the other processes in good order, at the end of a program."""
     _messengers.cache_clear()
     if _joined():
-        # Once, processes aborted while Python ended; a thread of gloo's that still held a tensor is our guess.
+        # Without the pause, processes once aborted at exit. We suspect a gloo thread that still held a tensor.
         time.sleep(0.1)
         dist.destroy_process_group()
 
 
 def count() -> int:
-    """Return how many processes work on the run."""
+    """Return the number of processes in the run."""
     return dist.get_world_size() if _joined() else 1
 
 
 def rank() -> int:
-    """Return the number of this process; the first has 0."""
+    """Return the number of this process. The first process has 0."""
     if _joined():
         return dist.get_rank()
     return int(os.environ.get("RANK", "0")) if launched() > 1 else 0
 
 
 def is_first() -> bool:
-    """Tell whether this is the process that writes and speaks."""
+    """Tell whether this is the first process, which writes files and messages."""
     return rank() == 0
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine."""
+    """Return the number of this process among those of its machine."""
     return int(os.environ.get("LOCAL_RANK", "0")) if count() > 1 else 0
 
 
 def timeout() -> float:
-    """Return after how many seconds a process that does not answer is given up."""
+    """Return how many seconds to wait for a process that does not answer."""
     text = os.environ.get(TIMEOUT, str(TIMEOUT_SECONDS))
     try:
         seconds = float(text)
@@ -103,15 +103,15 @@ def _joined() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-# What each takes
+# Parts of a batch
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one process takes of the rows of a batch.
+    """The rows of a batch that one process runs.
 
-    All take equally many, so that they do the same work in the same order; where rows run out, the last is taken
-    again, and what comes out of it is dropped.
+    Every process runs the same number of rows, so that all do the same work in the same order. If there are too few
+    rows, the last row is repeated, and the results of the repeats are dropped.
 
     >>> [Part(total=5, number=number, of=3).rows(torch.arange(5)).tolist() for number in range(3)]
     [[0, 1], [2, 3], [4, 4]]
@@ -123,12 +123,12 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many rows each process takes."""
+        """How many rows each process runs."""
         return -(-self.total // self.of)
 
     @property
     def real(self) -> int:
-        """How many of them are not repeated ones."""
+        """How many of the rows are not repeats."""
         return min(max(self.total - self.number * self.size, 0), self.size)
 
     def rows(self, whole: Tensor) -> Tensor:
@@ -139,17 +139,17 @@ class Part:
 
 
 def part_of(total: int) -> Part | None:
-    """Return what this process takes of so many rows; None in one process, which takes all."""
+    """Return this process's part of so many rows, or None if there is only one process."""
     if total == 0 or count() == 1:
         return None
     return Part(total, rank(), count())
 
 
-# What the first decides
+# Shared decisions
 
 
 def agreed(*mine: bool) -> tuple[bool, ...]:
-    """Return what the first process answers to questions that each may answer otherwise, such as whether it is time."""
+    """Return the answers of the first process to questions on which processes may differ, such as the time."""
     if count() == 1:
         return mine
     answers = torch.tensor(mine, dtype=torch.uint8)
@@ -159,7 +159,7 @@ def agreed(*mine: bool) -> tuple[bool, ...]:
 
 
 def everyone(mine: bool) -> bool:
-    """Tell whether all processes answer yes."""
+    """Tell whether the answer is yes in every process."""
     if count() == 1:
         return mine
     answer = torch.tensor(int(mine))
@@ -169,7 +169,7 @@ def everyone(mine: bool) -> bool:
 
 
 def first(action: Callable[[], T]) -> T:
-    """Let the first process do something, and return to all what it gave; raise in all what it raised."""
+    """Run an action in the first process only. Every process returns its result, or raises its error."""
     if count() == 1:
         return action()
     told: list[Any] = [None, None]
@@ -193,24 +193,24 @@ def first(action: Callable[[], T]) -> T:
 
 
 def group_of(tensor: Tensor) -> Any:
-    """Return the group that a tensor travels in: by the host, or from GPU to GPU."""
+    """Return the process group that sends a tensor: over the host, or from GPU to GPU."""
     return _messengers() if tensor.device.type == "cpu" else None
 
 
 @lru_cache(maxsize=1)
 def _messengers() -> Any:
-    """Return the group for what is said on the host, so that nobody waits for a GPU."""
+    """Return the process group for messages between hosts, which never wait for a GPU."""
     if dist.get_backend() == "gloo":
         return None
     return dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout()))
 
 
-# When one is gone
+# Processes that ended
 
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Say in one sentence that another process is gone, where one does not answer inside."""
+    """Raise the error of `silence` if another process does not answer inside."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -222,15 +222,15 @@ def heard() -> Iterator[None]:
 
 
 def silence() -> RunError:
-    """Return the error for a process that is gone."""
+    """Return the error for a process that ended or does not answer."""
     return RunError(
-        f"Another of the {launched()} processes of this run ended, or did not answer for {timeout():g} seconds. If it "
-        "said why, mend that; then start the same command again with --resume (resume=True)."
+        f"Another of the {launched()} processes of this run ended, or did not answer for {timeout():g} seconds. Fix "
+        "the error that it printed, if any. Then start the same command again with --resume (resume=True)."
     )
 
 
 def last_words(text: str, say: Callable[[str], None]) -> None:
-    """Say why this process ends, unless the first says the same, or will in a moment."""
+    """Print why this process ends, unless the first process prints the same text within two seconds."""
     if is_first():
         say(text)
         _first_said(text)
@@ -239,7 +239,7 @@ def last_words(text: str, say: Callable[[str], None]) -> None:
 
 
 def _first_said(text: str | None = None) -> str | None:
-    """Put down what the first process says at its end, or wait a moment for it."""
+    """Store the last words of the first process, or wait two seconds for them and return them."""
     if not _joined():
         return None
     try:
@@ -249,7 +249,7 @@ def _first_said(text: str | None = None) -> str | None:
             return text
         store.wait([LAST_WORDS], timedelta(seconds=LISTEN_SECONDS))
         return str(store.get(LAST_WORDS).decode())
-    except RuntimeError:  # nobody answers any more
+    except RuntimeError:  # the process that keeps the store has ended
         return None
 
 

@@ -1,4 +1,4 @@
-"""The caller's random generators are not ours."""
+"""Seeds, and random numbers that leave the caller's generators as they were."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 
 
 def seed_host(seed: int) -> None:
-    """Seed the host's generators, from which transforms draw; those of devices are left alone."""
+    """Seed the generators of the host, which transforms use. The generators of devices stay as they are."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.default_generator.manual_seed(seed)
 
 
 def seed_everything(seed: int, device: torch.device) -> None:
-    """Seed the generators of the host and of the device that computes; those of other devices are left alone."""
+    """Seed the generators of the host and of one device. The generators of other devices stay as they are."""
     seed_host(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):
@@ -27,7 +27,7 @@ def seed_everything(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def own_random_numbers(device: torch.device | None = None) -> Iterator[None]:
-    """Leave the caller's generators (torch, NumPy, Python) as they were, whatever is drawn inside.
+    """Restore the caller's generators (torch, NumPy, Python) afterwards, whatever is drawn inside.
 
     >>> random.seed(1)
     >>> with own_random_numbers():

@@ -1,6 +1,19 @@
-"""Settings: dataclasses that are the only home of a default, its range, its help text and its search space."""
+"""Settings: a dataclass states each default, its range, its help text and its search space, in this one place.
 
-from unweave.settings.fields import Settings, setting
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True, kw_only=True)
+... class AscentSettings(Settings):
+...     rate: float = setting(0.01, above=0, search=Around(30), help="Size of a step against the forget data.")
+>>> AscentSettings.parse({"rate": "0.1"})
+AscentSettings(rate=0.1)
+>>> AscentSettings(rate=-1)
+Traceback (most recent call last):
+unweave.errors.UsageError: rate is -1.0, but must be above 0.
+>>> AscentSettings.searched()
+{'rate': Around(factor=30)}
+"""
+
+from unweave.settings.fields import Settings, default, given, setting
 from unweave.settings.search import Around, Between, Choices, Multiples, OneOf, Span
 
-__all__ = ["Around", "Between", "Choices", "Multiples", "OneOf", "Settings", "Span", "setting"]
+__all__ = ["Around", "Between", "Choices", "Multiples", "OneOf", "Settings", "Span", "default", "given", "setting"]

@@ -1,4 +1,4 @@
-"""Settings: the dataclass of a method is the only home of a default, its range and its help text.
+"""The base class of settings, and `setting`, which declares one of them.
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def setting(
     below: float | None = None,
     search: Search | None = None,
 ) -> Any:
-    """Declare a setting: its default, its range, what a user needs to know of it, and where tuning looks for it."""
+    """Declare a setting: its default, its range, its help text and the space that tuning searches."""
     limits = {"at least": at_least, "above": above, "at most": at_most, "below": below}
     return dataclasses.field(
         default=default,
@@ -48,29 +48,92 @@ def setting(
     )
 
 
+def default(value: Any) -> Any:
+    """Give an inherited setting another default. Its range, help text and search space stay as they are.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Training(Settings):
+    ...     epochs: int = setting(10, at_least=0, help="Passes over the data.")
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class ShortTraining(Training):
+    ...     epochs: int = default(2)
+    >>> ShortTraining()
+    ShortTraining(epochs=2)
+    >>> ShortTraining.describe()[0]["help"]
+    'Passes over the data.'
+    """
+    return _Default(value)
+
+
+def given(*, help: str) -> Any:
+    """Declare what only a user can give, such as a model or a function. It is None by default.
+
+    It is a field but no setting: `Settings.to_dict`, `Settings.describe`, files and the command line do not have it.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Example(Settings):
+    ...     epochs: int = setting(10, at_least=0, help="Passes over the data.")
+    ...     teacher: Any = given(help="The model to learn from.")
+    >>> Example(teacher=print).to_dict()
+    {'epochs': 10}
+    """
+    return dataclasses.field(default=None, repr=False, compare=False, metadata={"help": help, "given": True})
+
+
+@dataclass(frozen=True)
+class _Default:
+    """A default that waits for the inherited field that it belongs to."""
+
+    value: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of every method's settings: checks types and ranges when made."""
+    """Base of every method's settings. It checks types and ranges when it is created."""
+
+    def __init_subclass__(cls) -> None:
+        """Put new defaults into copies of the inherited fields, before the subclass becomes a dataclass."""
+        super().__init_subclass__()
+        for name, entry in list(vars(cls).items()):
+            if isinstance(entry, _Default):
+                setattr(cls, name, dataclasses.field(default=entry.value, metadata=_inherited(cls, name).metadata))
 
     def __post_init__(self) -> None:
         types = _types(type(self))
-        for field in dataclasses.fields(self):
+        for field in _settings(type(self)):
             value = _checked(field.name, getattr(self, field.name), types[field.name])
             object.__setattr__(self, field.name, value)
             _check_range(field.name, value, field.metadata.get("limits", {}))
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from values that may be text, as the command line and files give them."""
-        types = _types(cls)
-        for name in values:
-            if name not in types:
+        """Create settings from values that may be text, as on the command line and in files.
+
+        What a user gives (see `given`) is taken as it is.
+        """
+        types, others = _types(cls), cls.given_names()
+        for name, value in values.items():
+            if name not in types and name not in others:
                 raise unknown("setting", name, types)
-        return cls(**{name: _from_text(name, value, types[name]) for name, value in values.items()})
+            if name in others and isinstance(value, str):
+                raise UsageError(f"{name!r} cannot be given as text. Pass it in Python: {cls.__name__}({name}=...).")
+        return cls(
+            **{name: _from_text(name, value, types[name]) if name in types else value for name, value in values.items()}
+        )
+
+    @classmethod
+    def given_names(cls) -> tuple[str, ...]:
+        """Return the names of the fields that are no settings (see `given`)."""
+        return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("given"))
+
+    def with_given(self, **values: Any) -> Self:
+        """Return these settings with what a user gives. Names that are not fields, and values of None, are skipped."""
+        mine = {name: value for name, value in values.items() if name in self.given_names() and value is not None}
+        return dataclasses.replace(self, **mine) if mine else self
 
     @classmethod
     def describe(cls) -> list[dict[str, Any]]:
-        """Return name, type, default, limits, help and search space of every setting, in order."""
+        """Return the name, type, default, limits, help and search space of every setting, in order."""
         types = _types(cls)
         return [
             {
@@ -81,23 +144,35 @@ class Settings:
                 "help": field.metadata.get("help", ""),
                 "search": str(field.metadata.get("search") or ""),
             }
-            for field in dataclasses.fields(cls)
+            for field in _settings(cls)
         ]
 
     @classmethod
     def searched(cls) -> dict[str, Search]:
-        """Return the search spaces of the settings that tuning chooses."""
-        spaces = {field.name: field.metadata.get("search") for field in dataclasses.fields(cls)}
+        """Return the search space of every setting that tuning may change."""
+        spaces = {field.name: field.metadata.get("search") for field in _settings(cls)}
         return {name: space for name, space in spaces.items() if space is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values by name."""
-        return dataclasses.asdict(self)
+        return {field.name: getattr(self, field.name) for field in _settings(type(self))}
 
 
-def _types(cls: type) -> dict[str, Any]:
+def _inherited(cls: type, name: str) -> dataclasses.Field[Any]:
+    for base in cls.__mro__[1:]:
+        if name in (fields := vars(base).get("__dataclass_fields__", {})):
+            field: dataclasses.Field[Any] = fields[name]
+            return field
+    raise TypeError(f"{cls.__name__}.{name} has a new default but inherits no setting of that name. Use setting().")
+
+
+def _settings(cls: type[Settings]) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(cls) if not field.metadata.get("given")]
+
+
+def _types(cls: type[Settings]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return {field.name: hints[field.name] for field in _settings(cls)}
 
 
 def _choices(kind: Any) -> tuple[Any, ...] | None:
@@ -133,7 +208,7 @@ def _from_text(name: str, value: Any, kind: Any) -> Any:
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
-    if isinstance(value, np.generic):  # numbers of numpy are numbers
+    if isinstance(value, np.generic):  # a NumPy number counts as a Python number
         value = value.item()
     if choices := _choices(kind):
         if value not in choices or isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Search spaces: where tuning looks for the value of a setting. They are declared beside it, in `setting`.
+"""Search spaces: the values of a setting that tuning tries. They are declared with the setting, in `setting`.
 
-A space is laid around the value that the setting has on a benchmark, and always holds it.
+A space lies around the value that the setting has on a benchmark, and always contains that value.
 
 >>> Around(30).about(0.001)
 Span(low=3.333e-05, high=0.03, log=True)
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Span:
-    """Every number between two, equally likely on a linear or a logarithmic scale."""
+    """All numbers from ``low`` to ``high``, drawn evenly on a logarithmic or a linear scale."""
 
     low: float
     high: float
@@ -27,13 +27,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Choices:
-    """A few values."""
+    """A list of values."""
 
     values: tuple[Any, ...]
 
 
 class Search(Protocol):
-    """What `setting` takes: a space around a value; its text is for people."""
+    """A rule that gives the space around a value. Its ``str`` describes the rule to people."""
 
     def about(self, value: Any) -> Span | Choices:
         """Return the space around the value that the setting has on a benchmark."""
@@ -42,12 +42,12 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """From the value divided by a factor to the value times it, on a logarithmic scale. For step sizes."""
+    """From the value divided by a factor to the value times the factor, on a logarithmic scale. For step sizes."""
 
     factor: float
 
     def about(self, value: float) -> Span | Choices:
-        """Return the space around a positive value; what is switched off by 0 stays so."""
+        """Return the space around a positive value. A value of 0 means "off" and stays 0."""
         if value == 0:
             return Choices((value,))
         return Span(float(f"{value / self.factor:.4g}"), float(f"{value * self.factor:.4g}"))
@@ -58,13 +58,13 @@ class Around:
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers between two that the literature has, on a logarithmic scale; a value outside widens it."""
+    """Numbers between two values from the literature, on a logarithmic scale. A value outside widens the space."""
 
     low: float
     high: float
 
     def about(self, value: float) -> Span | Choices:
-        """Return the space, with the value in it; what is switched off by 0 stays so."""
+        """Return the space, which contains the value. A value of 0 means "off" and stays 0."""
         if value == 0:
             return Choices((value,))
         return Span(min(self.low, value), max(self.high, value))
@@ -74,13 +74,13 @@ class Between:
 
 
 class OneOf:
-    """Some values that the literature has, and the benchmark's own."""
+    """Values from the literature, and the benchmark's own value."""
 
     def __init__(self, *values: Any) -> None:
         self.values = values
 
     def about(self, value: Any) -> Choices:
-        """Return the values, with this one among them."""
+        """Return the values, including this one."""
         return Choices(tuple(dict.fromkeys([*self.values, value])))
 
     def __str__(self) -> str:
@@ -88,13 +88,13 @@ class OneOf:
 
 
 class Multiples:
-    """A whole number of the benchmark's, times a few factors. For epochs."""
+    """The benchmark's whole number times a few factors. For epochs."""
 
     def __init__(self, *factors: float) -> None:
         self.factors = factors
 
     def about(self, value: int) -> Choices:
-        """Return the multiples, at least 1, with the value among them."""
+        """Return the multiples, each at least 1, including the value."""
         return Choices(tuple(sorted({max(1, round(value * factor)) for factor in self.factors} | {value})))
 
     def __str__(self) -> str:

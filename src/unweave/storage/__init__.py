@@ -1,4 +1,14 @@
-"""Files that survive: whole writes, one lock, checks of form, provenance, fingerprints."""
+"""Files that survive crashes: atomic writes, locks, checks of what is read, provenance and fingerprints.
+
+>>> from pathlib import Path
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder, Lock(Path(folder, "lock")):
+...     write_whole(Path(folder, "about.json"), canonical({"seed": 0}))
+...     content = read_json(Path(folder, "about.json"))
+>>> require_form(content, {"seed": COUNT, "name?": TEXT}, "about.json")
+>>> content
+{'seed': 0}
+"""
 
 from unweave.storage.files import (
     canonical,

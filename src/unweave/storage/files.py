@@ -1,6 +1,7 @@
-"""Files: written whole or not at all, read only where they cannot run code, never outside the folder given.
+"""Files that are written whole or not at all, read without running code, and never outside the given folder.
 
-What a run writes is evidence and what it reads may come from a stranger, so both go through here.
+All reading and writing goes through here, because what a run writes is evidence and what it reads may come from a
+stranger.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ PICKLED = (".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 
 
 def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file so that it is there whole or not at all, even if the machine stops.
+    """Write a file whole or not at all, even if the machine stops. If the disk is full, the old file stays.
 
-    A ``private`` file can be read by its owner only. A disk that is full leaves what was there before. The name reaches
-    the disk for certain once `sync_folder` has been called.
+    Only its owner can read a ``private`` file. Call `sync_folder` afterwards to make sure that the file's name is on
+    disk too.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -39,13 +40,13 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a new file that was never readable by anybody else, not even while it was empty."""
+    """Create a file that only its owner can read from the start, even while it is empty."""
     Path(path).unlink(missing_ok=True)
     return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names in a folder reach the disk, where the system knows how."""
+    """Write the names in a folder to disk, if the system supports it."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -55,7 +56,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def canonical(content: Any) -> bytes:
-    """Return the one form of some JSON that is hashed and signed: sorted keys, no spaces, UTF-8.
+    """Return JSON content in the form that is hashed and signed: sorted keys, no spaces, UTF-8.
 
     >>> canonical({"b": 1.5, "a": [True]})
     b'{"a":[true],"b":1.5}'
@@ -68,23 +69,23 @@ def canonical(content: Any) -> bytes:
 
 
 def sha256(content: bytes) -> str:
-    """Return the SHA-256 digest of some bytes in hexadecimal."""
+    """Return the SHA-256 digest of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def sha256_of_file(path: Path) -> str:
-    """Return the SHA-256 digest of a file without holding all of it in memory."""
+    """Return the SHA-256 digest of a file, in hexadecimal, without reading all of it into memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path, *, limit: int = JSON_BYTES) -> Any:
-    """Read JSON. What is no plain file, is larger than the limit, or is no JSON is a `UsageError`."""
+    """Read JSON. Raise a `UsageError` if it is not a regular file, is larger than the limit, or is not valid JSON."""
     refuse_pickled(path, "JSON")
     try:
         size = require_plain(path)
         if size > limit:
-            raise UsageError(f"{path} cannot be read: it has {size} bytes, and {limit} are the most that is read.")
+            raise UsageError(f"{path} cannot be read: it has {size} bytes, more than the limit of {limit}.")
         return json.loads(path.read_bytes().decode(), parse_constant=_no_constant)
     except RecursionError:
         raise UsageError(f"{path} cannot be read: its JSON is nested too deeply.") from None
@@ -95,19 +96,19 @@ def read_json(path: Path, *, limit: int = JSON_BYTES) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def require_plain(path: Path) -> int:
-    """Return a file's size; refuse a folder, a pipe or a device, which could be read for ever."""
+    """Return a file's size. Reject folders, pipes and devices: reading them might never end."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{path} cannot be read: it is no plain file.")
+        raise UsageError(f"{path} cannot be read: it is not a regular file.")
     return found.st_size
 
 
 def refuse_pickled(path: Path, wanted: str = "safetensors") -> None:
-    """Refuse a file that is opened by unpickling, and say how to convert it."""
+    """Reject a file that would have to be unpickled, and explain how to convert it."""
     if path.suffix.lower() in PICKLED:
         how = (
             "convert them with safetensors.torch.save_file(state_dict, path)"
@@ -116,12 +117,12 @@ def refuse_pickled(path: Path, wanted: str = "safetensors") -> None:
         )
         kind = "Pickled weights" if wanted == "safetensors" else "Pickled files"
         raise UsageError(
-            f"{path.name} is no {wanted} file. {kind} can run code when opened, so they are refused: {how}."
+            f"{path.name} is not a {wanted} file. {kind} can run code when opened, so they are rejected: {how}."
         )
 
 
 def inside(folder: Path, name: Any) -> Path:
-    """Return the path of a name that a file gave, or refuse it where it leads out of the folder.
+    """Return the path of a name that was read from a file. Reject a name that leads out of the folder.
 
     >>> inside(Path("runs"), "../secrets")
     Traceback (most recent call last):
@@ -129,11 +130,8 @@ def inside(folder: Path, name: Any) -> Path:
     """
     if isinstance(name, str) and name and "\0" not in name:
         path, home = folder / name, folder.resolve()
-        # Absolute names and ".." are refused as written; a link is followed to where it leads.
+        # Absolute names and ".." are rejected as written. A link is resolved, and must lead into the folder.
         plain = not Path(name).is_absolute() and ".." not in Path(name).parts and "\\" not in name
         if plain and path.resolve().is_relative_to(home):
             return path
     raise UsageError(f"A file in {folder} names {name!r}, which is outside that folder.")
-
-
-# Tensors

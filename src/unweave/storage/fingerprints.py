@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.storage import canonical, sha256
+from unweave.storage.files import canonical, sha256
 
 
 def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
-    """Return type, shape and the digest of the bytes of every tensor, by name.
+    """Return the type, the shape and the digest of the bytes of every tensor, by name.
 
     >>> tensor_digests({"bias": torch.zeros(2)})["bias"][:2]
     ['float32', [2]]
@@ -27,12 +27,12 @@ def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
 
 
 def digest_of(digests: Mapping[str, list[Any]]) -> str:
-    """Return one digest over those of many tensors."""
+    """Return one digest over the digests of many tensors."""
     return sha256(canonical(dict(digests)))
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """Return the fingerprint of a model's weights and buffers, or of a sample's tensors.
+    """Return one fingerprint of named tensors, such as the weights and buffers of a model or the tensors of a sample.
 
     >>> fingerprint({"a": torch.zeros(2), "b": torch.ones(1)}) == fingerprint({"b": torch.ones(1), "a": torch.zeros(2)})
     True

@@ -1,4 +1,4 @@
-"""The form of JSON that comes from outside: checked before anything relies on it, and refused in one sentence."""
+"""The form of JSON from outside: it is checked before use, and rejected with an error of one sentence."""
 
 from __future__ import annotations
 
@@ -17,20 +17,16 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def require_form(content: Any, form: Any, where: str) -> None:
-    """Refuse content of another form: a kind, a list of one form, or forms by name.
+    """Raise a `UsageError` if content has another form: a kind, a list of entries of one form, or forms by name.
 
-    An entry whose name ends in "?" may be null or absent; "*" stands for any name.
+    An entry whose name ends in "?" may be null or absent. The name "*" stands for every name.
 
     >>> require_form({"id": 7}, {"id": TEXT}, "it")
     Traceback (most recent call last):
     unweave.errors.UsageError: it.id is 7, but must be a text.
     """
     if isinstance(form, str):
-        # JSON knows whole numbers of any length, and true is one to Python.
-        odd = form in (NUMBER, COUNT) and (
-            isinstance(content, bool) or (isinstance(content, int) and abs(content) > 2**63)
-        )
-        if not isinstance(content, _KINDS[form]) or odd:
+        if not _is_of_kind(content, form):
             raise UsageError(f"{where} is {_short(content)}, but must be {form}.")
     elif isinstance(form, list):
         require_form(content, LIST, where)
@@ -46,6 +42,13 @@ def require_form(content: Any, form: Any, where: str) -> None:
                 raise UsageError(f"{where} lacks the entry {key!r}.")
             for chosen in content if key == "*" else (key,):
                 require_form(content[chosen], inner, f"{where}.{chosen}")
+
+
+def _is_of_kind(content: Any, kind: str) -> bool:
+    if kind in (NUMBER, COUNT):  # JSON allows whole numbers of any length, and Python counts True as a number
+        too_long = isinstance(content, int) and abs(content) > 2**63
+        return isinstance(content, _KINDS[kind]) and not isinstance(content, bool) and not too_long
+    return isinstance(content, _KINDS[kind])
 
 
 def _short(content: Any) -> str:

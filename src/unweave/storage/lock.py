@@ -1,55 +1,141 @@
-"""The right of one process to work in a folder."""
+"""The right of one process to work on something: a lock of the operating system on an open file."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO
+from typing import Literal, Self
+
+from filelock import lock_descriptor, unlock_descriptor
 
 from unweave.errors import UsageError
 
-_OPEN: weakref.WeakSet[Lock] = weakref.WeakSet()
+# filelock locks files that we open. Its own class FileLock would create a missing folder, and so bring back the folder
+# of a run that another process has just renamed. On NFS it would also miss that its file was removed.
+_OPEN: weakref.WeakSet[FileIO] = weakref.WeakSet()
+# A link made after the check is not followed, and opening a pipe does not wait for a reader.
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def _let_go() -> None:
-    """In a forked process: data loaders may outlive their parent for seconds, and must not keep its locks."""
-    for lock in list(_OPEN):
-        lock._file.close()
+def _close_in_child() -> None:
+    """Close inherited lock files in a forked process. A data loader may outlive its run and must not keep its locks."""
+    for file in list(_OPEN):
+        file.close()
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+class LockedError(UsageError):
+    """Another process holds the lock."""
 
 
 class Lock:
-    """The right to work in a folder. It is the system's, on an open file, so it ends with the process however it ends.
+    """A lock on a file. It ends with its process, however that ends.
 
-    A file system or a system that knows no locks gives it to everybody.
+    Raises `LockedError` if another process holds the lock, or waits for it with ``wait``. A file system without locks
+    gives the lock to everybody.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, Lock(Path(folder, "lock")), Lock.claim(Path(folder, "lock")) as second:
+    ...     print(second)
+    None
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: IO[bytes] = path.open("ab")
-        _OPEN.add(self)
-        if sys.platform == "win32":
-            return
-        import fcntl
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
+        self.path, self._note = path, path.with_suffix(".begun")
+        while (file := _locked(path, wait=wait)) is None:
+            if not wait:
+                raise LockedError(f"Another process is working in {path.parent}. Wait for it, or choose another --out.")
+        self._file = file
 
+    @classmethod
+    @contextmanager
+    def claim(cls, path: Path) -> Iterator[Self | None]:
+        """Hold the lock inside; yield None if another process holds it."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it may have finished, and taken the file away, since it was opened here.
-            is_there = path.exists() and os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
-        except BlockingIOError:
-            is_there = False
-        except OSError:
+            lock = cls(path)
+        except LockedError:
+            yield None
             return
-        if not is_there:
-            self._file.close()
-            raise UsageError(f"Another process is working in {path.parent}. Wait for it, or choose another --out.")
+        with lock:
+            yield lock
 
     def release(self) -> None:
-        """Let others work here, and take the lock's file away."""
-        self.path.unlink(missing_ok=True)
+        """Remove the file and let others work. A second call, or a call in a forked process, does nothing."""
+        if self._file.closed:
+            return
+        with suppress(OSError):
+            # Before unlocking, so that no other process loses the file that it has locked.
+            if sys.platform != "win32" and _is_at(self.path, self._file):
+                self.path.unlink()
+        with suppress(OSError):
+            unlock_descriptor(self._file.fileno())
         self._file.close()
+        if sys.platform == "win32":
+            with suppress(OSError):  # Windows removes no file that another process has open
+                self.path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def died_since(self, moment: float) -> bool:
+        """Tell whether a process died at the work that it began after this moment (of ``time.time()``)."""
+        try:
+            return float(self._note.read_text()) >= moment
+        except (OSError, ValueError):
+            return False
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Keep a note beside the lock while work goes on. Only a process that dies leaves it behind."""
+        with _opened(self._note, "wb") as file:
+            file.write(f"{time.time()}\n".encode())
+        try:
+            yield
+        finally:
+            self._note.unlink(missing_ok=True)
+
+
+def _locked(path: Path, *, wait: bool) -> FileIO | None:
+    """Return the file, open and locked. Return None if another process holds the lock or has just removed the file."""
+    with ExitStack() as stack:
+        file = stack.enter_context(_opened(path, "ab"))
+        _OPEN.add(file)
+        try:
+            if not lock_descriptor(file.fileno(), blocking=wait):
+                return None
+        except OSError:  # this file system has no locks
+            pass
+        else:
+            if not _is_at(path, file):
+                return None
+        stack.pop_all()
+        return file
+
+
+def _is_at(path: Path, file: FileIO) -> bool:
+    """Tell whether the path still names the open file."""
+    if sys.platform == "win32":  # which removes no open file
+        return True
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def _opened(path: Path, mode: Literal["ab", "wb"]) -> FileIO:
+    """Open a file, but not through a symbolic link, which could lead anywhere."""
+    if path.is_symlink():
+        raise UsageError(f"{path} is a symbolic link, and locks do not follow links. Remove it.")
+    return open(path, mode, buffering=0, opener=lambda name, flags: os.open(name, flags | _FLAGS, 0o666))

@@ -1,4 +1,4 @@
-"""Where a study's numbers come from: command, commit, hardware, versions, date."""
+"""The origin of a study's numbers: command, commit, hardware, versions and date."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "accelerate", "transforme
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """Return what a reader needs to run it again."""
+    """Return what a reader needs to repeat the run."""
     return {
         "command": " ".join(["unweave", *sys.argv[1:]]),
         "commit": _commit(),
@@ -31,9 +31,9 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree that this package runs from, "+" appended where it was changed.
+    """Return the commit of the source tree that this package runs from, with "+" if the tree has changes.
 
-    A copy of the tree without its history says it in the variable ``UNWEAVE_COMMIT``.
+    For a copy of the tree without its history, set the environment variable ``UNWEAVE_COMMIT``.
     """
     if said := os.environ.get("UNWEAVE_COMMIT"):
         return said

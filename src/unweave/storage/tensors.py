@@ -1,4 +1,4 @@
-"""Tensors read from files that cannot run code."""
+"""Tensors from files whose reading cannot run code."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from unweave.storage.files import refuse_pickled, require_plain
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file.
 
-    Safetensors checks the length of its header and every offset against the size of the file before anything is
-    allocated.
+    Before safetensors allocates anything, it checks the length of the header and every offset against the size of the
+    file.
     """
     _require_safetensors(path)
     try:
@@ -32,7 +32,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_array(path: Path) -> Tensor:
-    """Read a NumPy file that needs no unpickling. It is mapped: what it only claims to hold is never allocated."""
+    """Read a NumPy file without unpickling. The file is mapped, so a false size in its header allocates nothing."""
     try:
         require_plain(path)
         return torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
@@ -43,7 +43,7 @@ def read_array(path: Path) -> Tensor:
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return what a safetensors file says that it holds, without reading the tensors."""
+    """Return the names and shapes that a safetensors file declares, without reading the tensors."""
     _require_safetensors(path)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -55,9 +55,9 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def _require_safetensors(path: Path) -> None:
     refuse_pickled(path)
     if not path.exists():
-        raise UsageError(f"{path} cannot be read: there is no such file.")
+        raise UsageError(f"{path} cannot be read: the file does not exist.")
     if path.suffix != ".safetensors":
-        raise UsageError(f"{path.name} is no safetensors file. Give one that ends in .safetensors.")
+        raise UsageError(f"{path.name} is not a safetensors file. Pass a file whose name ends in .safetensors.")
     try:
         require_plain(path)
     except OSError as error:
@@ -65,14 +65,14 @@ def _require_safetensors(path: Path) -> None:
 
 
 def require_shapes(path: Path, found: dict[str, tuple[int, ...]], wanted: dict[str, tuple[int, ...]]) -> None:
-    """Refuse weights of other names or shapes than the model's, before they are read."""
-    for words, names in (("lacks", wanted.keys() - found.keys()), ("has too much:", found.keys() - wanted.keys())):
+    """Raise a `UsageError` if the weights have other names or shapes than the model, before they are read."""
+    for words, names in (("lacks", wanted.keys() - found.keys()), ("also holds", found.keys() - wanted.keys())):
         if names:
             raise UsageError(f"{path} does not fit the model: it {words} {_some(names)}.")
     for name, shape in wanted.items():
         if found[name] != shape:
             raise UsageError(
-                f"{path} does not fit the model: {name} has the shape {found[name]}, and the model's has {shape}."
+                f"{path} does not fit the model: {name} has the shape {found[name]}, but the model needs {shape}."
             )
 
 

@@ -1,5 +1,36 @@
-"""What a sample is to a model: how a model is run on a batch, and the loss of every sample."""
+"""What a sample is to a model. A task turns outputs and labels into losses, log-odds and *recognised*.
 
-from unweave.tasks.classification import Loss, cross_entropy, log_odds, logits, require_one_each, try_on
+>>> import torch
+>>> task = Classification()
+>>> outputs, labels = torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0])
+>>> task.losses(outputs, labels), task.recognised(outputs, labels)
+(tensor([0.1269, 2.1269]), tensor([ True, False]))
+"""
 
-__all__ = ["Loss", "cross_entropy", "log_odds", "logits", "require_one_each", "try_on"]
+from unweave.tasks.binary import Binary
+from unweave.tasks.classification import CLASSIFICATION, Classification, Loss, cross_entropy, log_odds, logits
+from unweave.tasks.finding import describe_task, find_task, scoring_task
+from unweave.tasks.multi_label import MultiLabel
+from unweave.tasks.own_loss import OwnLoss
+from unweave.tasks.raw import explained, raw_outputs
+from unweave.tasks.regression import Regression
+from unweave.tasks.task import Task
+
+__all__ = [
+    "CLASSIFICATION",
+    "Binary",
+    "Classification",
+    "Loss",
+    "MultiLabel",
+    "OwnLoss",
+    "Regression",
+    "Task",
+    "cross_entropy",
+    "describe_task",
+    "explained",
+    "find_task",
+    "log_odds",
+    "logits",
+    "raw_outputs",
+    "scoring_task",
+]

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import Scaled
-from unweave import Split, unlearn
+from unweave import Compute, Split, unlearn
 from unweave.engine import Workbench
 from unweave.engine.compiling import Forwards
 from unweave.engine.compiling import forwards as compiled
@@ -29,19 +29,19 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
         pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "limits": None}
+    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "guard": None}
     model = Scaled()
-    plain = unlearn(model, split, device="cpu", compile="off", **settings)
+    plain = unlearn(model, split, compute=Compute("cpu", compile="off"), **settings)
     before = set(compiled._WARM)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RunWarning)
-        fast = unlearn(model, split, device="cpu", compile="on", **settings)
+        fast = unlearn(model, split, compute=Compute("cpu", compile="on"), **settings)
     assert before < compiled._WARM
     assert list(fast.model.state_dict()) == list(model.state_dict())
     for key, tensor in plain.model.state_dict().items():
         assert torch.allclose(fast.model.state_dict()[key], tensor, atol=1e-5)
     known = set(compiled._WARM)
-    unlearn(model, split, device="cpu", compile="auto", seed=1, **settings)
+    unlearn(model, split, seed=1, compute=Compute("cpu", compile="auto"), **settings)
     assert known == compiled._WARM
 
 
@@ -58,7 +58,7 @@ def test_a_padded_batch_has_the_losses_and_the_gradient_of_its_own_samples(data)
             bench.gradient([bench.losses(bench.batches("adjacent", size=16)[0]).mean()])
         losses = bench.losses(bench.batches("forget", size=15)[0])
         found.append([losses.detach(), *bench.gradient([losses.square().mean()])])
-        assert {known.samples for known in bench.passes.forwards._known} == ({16} if way == "on" else set())
+        assert {known.samples for known in bench.forward.compiling._known} == ({16} if way == "on" else set())
     for plain, filled in zip(*found, strict=True):
         assert torch.allclose(plain, filled, atol=1e-6)
 
@@ -70,10 +70,10 @@ def test_a_run_goes_uncompiled_when_the_compiler_fails(model, split, monkeypatch
 
         return call
 
-    plain = unlearn(model, split, device="cpu", compile="off", **FAST)
+    plain = unlearn(model, split, compute=Compute("cpu", compile="off"), **FAST)
     monkeypatch.setattr(torch, "compile", broken)
     with pytest.warns(RunWarning, match="no compiler here"):
-        found = unlearn(model, split, device="cpu", compile="on", **FAST)
+        found = unlearn(model, split, compute=Compute("cpu", compile="on"), **FAST)
     assert same(weights(plain.model), weights(found.model))
 
 

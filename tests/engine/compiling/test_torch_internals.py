@@ -13,14 +13,14 @@ import torch._inductor.compile_fx
 
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
-from unweave import unlearn
+from unweave import Compute, unlearn
 from unweave.engine.compiling import Forwards
 from unweave.engine.compiling import forwards as compiled
 from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning
 
 PRIVATE = ("torch._dynamo", "torch._inductor")
-FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "limits": None}
+FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "guard": None}
 
 
 def cannot_import(module):
@@ -70,12 +70,12 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_run_goes_uncompiled_with_one_warning_when_internals_changed(change, model, split, monkeypatch):
-    plain = unlearn(model, split, device="cpu", compile="off", **FAST)
+    plain = unlearn(model, split, compute=Compute("cpu", compile="off"), **FAST)
     torch._dynamo.reset()
     CHANGES[change](monkeypatch)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        found = unlearn(model, split, device="cpu", compile="on", **FAST)
+        found = unlearn(model, split, compute=Compute("cpu", compile="on"), **FAST)
     monkeypatch.undo()
     assert [warning.category for warning in seen] == [RunWarning]
     assert str(seen[0].message).startswith("The model could not be compiled")
@@ -86,7 +86,7 @@ def test_a_run_goes_uncompiled_with_one_warning_when_internals_changed(change, m
 def test_the_warning_names_the_cause_and_not_the_wrapper(model, split, monkeypatch):
     monkeypatch.delattr(torch._inductor.compile_fx, "compile_fx")
     with pytest.warns(RunWarning, match="cannot import name 'compile_fx'"):
-        unlearn(model, split, device="cpu", compile="on", **FAST)
+        unlearn(model, split, compute=Compute("cpu", compile="on"), **FAST)
 
 
 @pytest.mark.parametrize("change", ["missing", "other arguments", "unimportable"])

@@ -18,7 +18,7 @@ from unweave.lab.benchmarks import BENCHMARKS, celeba, cifar100, clinc150, fashi
 from unweave.lab.benchmarks import text as texts
 from unweave.lab.benchmarks import toxigen as toxigen_module
 from unweave.lab.benchmarks.hierarchy import Hierarchy
-from unweave.lab.benchmarks.sources import Part, Source
+from unweave.lab.benchmarks.sources import DataPart, Source
 from unweave.methods import find_method
 
 
@@ -64,7 +64,7 @@ def labels_only(monkeypatch, module, parts):
     """Let a benchmark read these columns, and no images."""
     tables = {part: pa.table(columns) for part, columns in parts.items()}
     monkeypatch.setattr(
-        Source, "read", lambda self, data, part, **_: Part(table=tables[part], fingerprint=f"labels of {part}")
+        Source, "read", lambda self, data, part, **_: DataPart(table=tables[part], fingerprint=f"labels of {part}")
     )
     if hasattr(module, "decode_images"):
         monkeypatch.setattr(module, "decode_images", lambda part, *_, **__: np.zeros((len(part), 1, 1, 1), np.uint8))

@@ -1,4 +1,4 @@
-"""What the embedded benchmark must show, mean of three seeds."""
+"""The results that the digits must show, as the mean of three seeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from unweave import evaluate, unlearn
+from unweave import Compute, evaluate, unlearn
 from unweave.methods import find_method
 
 
@@ -20,7 +20,7 @@ def accuracies(digits):
         found.setdefault("original", []).append(evaluate(original, task.train, task.test, device="cpu"))
         for name in ("two-stage", "pgd", "ft", "ga"):
             settings = benchmark.settings_for(find_method(name), None)
-            result = unlearn(original, task.train, method=name, seed=seed, device="cpu", **settings)
+            result = unlearn(original, task.train, method=name, seed=seed, compute=Compute("cpu"), **settings)
             found.setdefault(name, []).append(evaluate(result.model, task.train, task.test, device="cpu"))
     return lambda method, part, subset: statistics.mean(s[part][subset]["accuracy"] for s in found[method])
 

@@ -1,4 +1,4 @@
-"""Where networks come from: folders, the Hub, other packages, functions; and what is recorded of it."""
+"""The sources of networks: folders, the Hub, other packages, functions; and what is recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def not_a_model(classes):
 
 
 class FunnyText(nn.Module):
-    """A text model that is no transformer: it adds up the tokens."""
+    """A text model that is not a transformer: it adds up the tokens."""
 
     def __init__(self, classes):
         super().__init__()
@@ -144,7 +144,7 @@ def test_sentences_are_tokenised_to_the_longest(encoder, monkeypatch):
     assert data["input_ids"].shape == data["attention_mask"].shape
     assert data["attention_mask"].sum(dim=1).max() == data["input_ids"].shape[1]  # the longest is not padded
     assert str(task.train) == "Split of 150 samples: 1 forget, 14 adjacent, 135 remote"
-    monkeypatch.setattr(clinc150, "LONGEST", 3)  # what is longer is cut
+    monkeypatch.setattr(clinc150, "LONGEST", 3)  # longer sentences are cut
     assert find_benchmark("clinc150", data=encoder).load().train.samples.dataset.data["input_ids"].shape == (150, 3)
 
 
@@ -153,7 +153,7 @@ def test_a_text_model_of_the_users_own_needs_a_tokenizer(encoder, monkeypatch):
 
     monkeypatch.setattr(clinc150, "EACH", {"train": 1, "test": 1})
     own = {"model": "tests.lab.benchmarks.test_networks:FunnyText"}
-    with pytest.raises(UsageError, match="brings no tokenizer"):
+    with pytest.raises(UsageError, match="has no tokenizer"):
         find_benchmark("clinc150", data=encoder, options=own).load()
     benchmark = find_benchmark("clinc150", data=encoder, options={**own, "tokenizer": "minilm"})
     data = benchmark.load().train.samples.dataset.data

@@ -1,4 +1,4 @@
-"""Where data comes from: folders, original files, the Hub; what is refused, and what is kept between runs."""
+"""The sources of data: folders, original files, the Hub; errors for wrong content, and the cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyarrow import parquet
 from tests.helpers import synthetic
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark, pixels
-from unweave.lab.benchmarks.sources import Part, Source
+from unweave.lab.benchmarks.sources import DataPart, Source
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def load(name, data, *, small=True, **options):
     return find_benchmark(name, data=data, options={"small": small, **options}).load()
 
 
-# What is missing is said
+# Missing data
 
 
 @pytest.mark.parametrize("name", synthetic.WRITERS)
@@ -57,13 +57,13 @@ def test_the_folder_may_be_named_by_a_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "theirs"))
     assert len(load("clinc150", None).train.forget) == 5
     shutil.rmtree(tmp_path / "theirs")
-    assert len(load("clinc150", tmp_path / "mine").train.forget) == 5  # what is said goes first
+    assert len(load("clinc150", tmp_path / "mine").train.forget) == 5  # the argument takes precedence
     monkeypatch.setenv("UNWEAVE_DATA", "")
     with pytest.raises(UsageError, match="needs the data set clinc150"):
         load("clinc150", None)
 
 
-# What is wrong is refused
+# Wrong content
 
 
 def test_wrong_counts_are_refused(tmp_path):
@@ -93,7 +93,12 @@ def test_unequal_classes_of_tinyimagenet_are_refused(tmp_path):
     [
         ("cifar100-vit", "cifar100", {"img": [b"x"], "coarse_label": [0]}, "lacks the column 'fine_label'"),
         ("cifar100-vit", "cifar100", {"img": [b"x"], "fine_label": [100], "coarse_label": [0]}, "there are 100"),
-        ("cifar100-vit", "cifar100", {"img": [b"x"], "fine_label": [1], "coarse_label": [9]}, "coarse_label 9 is not"),
+        (
+            "cifar100-vit",
+            "cifar100",
+            {"img": [b"x"], "fine_label": [1], "coarse_label": [9]},
+            "coarse_label 9 does not belong to fine_label 1",
+        ),
         ("fashion-mnist", "fashion-mnist", {"image": [b"x"]}, "lacks the column 'label'"),
         ("fashion-mnist", "fashion-mnist", {"image": [None], "label": [1]}, "Row 0 .* has no 'image'"),
         ("tinyimagenet-vit", "tiny-imagenet", {"image": [b"x"], "label": [-1]}, "there are 200"),
@@ -106,7 +111,7 @@ def test_unequal_classes_of_tinyimagenet_are_refused(tmp_path):
             "attribute Male .* must be true or false",
         ),
         ("clinc150", "clinc150", {"text": ["hi"], "intent": ["blance"]}, "Did you mean 'balance'"),
-        ("clinc150", "clinc150", {"text": ["hi"], "intent": [3]}, "does not say what they are called"),
+        ("clinc150", "clinc150", {"text": ["hi"], "intent": [3]}, "the file has no names for them"),
         (
             "toxigen-roberta",
             "toxigen",
@@ -117,7 +122,7 @@ def test_unequal_classes_of_tinyimagenet_are_refused(tmp_path):
             "toxigen-roberta",
             "toxigen",
             {"text": ["hi"], "target_group": ["women"], "toxicity_ai": [float("nan")], "toxicity_human": [1.0]},
-            "no rating",
+            "no toxicity rating",
         ),
     ],
 )
@@ -141,7 +146,7 @@ def test_files_that_are_no_parquet_or_empty_are_refused(tmp_path):
     folder = tmp_path / "clinc150"
     folder.mkdir()
     (folder / "train.parquet").write_text("text")
-    with pytest.raises(UsageError, match="no Parquet file that can be read"):
+    with pytest.raises(UsageError, match="is not a readable Parquet file"):
         load("clinc150", tmp_path)
     nothing = pa.table({"text": pa.array([], pa.string()), "intent": pa.array([], pa.string())})
     parquet.write_table(nothing, folder / "train.parquet")
@@ -180,7 +185,7 @@ def test_damaged_original_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="was cut off"):
         load("fashion-mnist", tmp_path)
     file.write_bytes(b"")
-    with pytest.raises(UsageError, match="no idx file"):
+    with pytest.raises(UsageError, match="is not an idx file"):
         load("fashion-mnist", tmp_path)
 
 
@@ -202,7 +207,7 @@ def test_the_hub_is_read_by_name(monkeypatch):
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda name, config: ["train", "validation", "test"])
     task = load("clinc150", "hub")
     assert asked == [("clinc/clinc_oos", "plus", "train"), ("clinc/clinc_oos", "plus", "test")]
-    assert str(task.train) == "Split of 3 samples: 1 forget, 1 adjacent, 1 remote"  # what is out of scope is left out
+    assert str(task.train) == "Split of 3 samples: 1 forget, 1 adjacent, 1 remote"  # questions out of scope are skipped
 
 
 def test_images_of_the_hub_are_decoded_once(monkeypatch, tmp_path):
@@ -243,10 +248,10 @@ def test_the_hub_says_what_it_lacks(monkeypatch):
 def test_numbers_are_named_by_the_copy_of_the_hub():
     about = {"info": {"features": {"intent": {"names": ["one", "two"], "_type": "ClassLabel"}}}}
     table = pa.table({"intent": [1, 0]}).replace_schema_metadata({"huggingface": json.dumps(about)})
-    assert Part(table=table, fingerprint="").words("intent").tolist() == ["two", "one"]
+    assert DataPart(table=table, fingerprint="").words("intent").tolist() == ["two", "one"]
 
 
-# What is kept
+# The cache
 
 
 def test_a_second_load_decodes_nothing_and_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
@@ -269,5 +274,5 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     synthetic.celeba(tmp_path, each=1, test_each=1)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("UNWEAVE_CACHE", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="set UNWEAVE_CACHE"):
+    with pytest.warns(UserWarning, match="Set UNWEAVE_CACHE to another folder"):
         load("celeba-vit", tmp_path)

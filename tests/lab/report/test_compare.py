@@ -1,4 +1,4 @@
-"""Methods compared over several studies: what a mean is over, its interval, and the paired test."""
+"""Methods compared over several studies: means over studies, intervals, and the paired test."""
 
 import json
 import shutil
@@ -13,17 +13,17 @@ from unweave import UsageError
 from unweave.cli import app
 from unweave.evaluation.distances import TOW_FACTORS
 from unweave.lab.report import compare, grids, read_results
-from unweave.lab.report.compare import Estimate
+from unweave.lab.report.compare_estimates import MeanOverStudies
 from unweave.lab.report.compare_measures import NOTES, PLANES
 from unweave.lab.report.measures import Place
 from unweave.lab.report.results import Value
 from unweave.lab.study import Store
 
-FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # of two seeds, by study
+FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # forget accuracy of two seeds, by study
 
 
 def study(folder, name, methods, *, benchmark="tiny"):
-    """Write a study with two seeds; of each method (and profile) forget, adjacent and remote accuracy of every seed."""
+    """Write a study: ``methods`` maps a method (and profile) to forget, adjacent and remote accuracy of each seed."""
     store = Store.create(folder / name, benchmark, options={"forget": name})
     rows = [
         {"method": method.split()[0], "profile": (method.split()[1:] or ["official"])[0], "variant": "", "seed": seed}
@@ -65,7 +65,7 @@ def test_a_study_counts_once_however_many_seeds_it_has(tmp_path):
     assert own.mean == pytest.approx(statistics.fmean(means))
     assert own.reach == pytest.approx(stats.t.ppf(0.975, 1) * statistics.stdev(means) / 2**0.5)
     assert apart.p == pytest.approx(stats.ttest_rel(means, [0.0, 0.0]).pvalue)
-    # against the original of the same seed: 0 and −0.1
+    # relative to the original of the same seed: 0 and −0.1
     assert found.own[group]["adjacent"].mean == pytest.approx(-0.05)
     kept = (1, 0.8 / 0.9)
     assert found.own[group]["erase_score"].mean == pytest.approx(
@@ -96,7 +96,7 @@ def test_one_study_is_compared_over_its_seeds(tmp_path):
 
 
 def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp_path):
-    """Equal differences say nothing about chance; 0.3 − 0.2 and 0.4 − 0.3 are equal but for rounding."""
+    """Equal differences say nothing about chance; 0.3 − 0.2 and 0.4 − 0.3 are equal up to rounding."""
     shifted = [(0.5, 0.7 - 0.1, 0.9), (0.5, 0.8 - 0.1, 0.9)]
     found = compare(two_studies(tmp_path, pgd=[(0.0, 0.7, 0.9)] * 2, ft=shifted)[:1])
     by_method = {group.method: of for group, of in found.difference.items()}
@@ -106,11 +106,11 @@ def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp
         assert one.reach == pytest.approx(0)
         assert one.p is None
     assert by_method["ft"]["test_forget"].text("accuracy", signed=True) == "+50.0±0.0"
-    assert Estimate(0.5).text("accuracy") == "50.0"  # of one value nobody knows the spread
+    assert MeanOverStudies(0.5).text("accuracy") == "50.0"  # a single value has no spread
 
 
 def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
-    # The second seed is hard for everybody, and pgd, which is the baseline wherever it ran, did not finish it.
+    # The second seed is hard for every method. pgd equals the baseline where it ran, and did not finish that seed.
     baseline = {"one": [(0.02, 0.81, 0.8), (0.3, 0.5, 0.5)], "two": [(0.04, 0.79, 0.8), (0.2, 0.5, 0.5)]}
     studies = [study(tmp_path, name, {"two-stage": runs, "pgd": runs[:1]}) for name, runs in baseline.items()]
     found = compare(studies)
@@ -120,12 +120,15 @@ def test_a_seed_that_a_method_lacks_counts_for_neither_side_of_a_pair(tmp_path):
     assert [(row.name, row.entries[0].text) for row in own.rows] == [("two-stage", "4"), ("pgd", "2")]
     assert own.columns[0].heading == "runs"
     assert "2 to 4 runs" in own.notes[0]
-    assert (paired.records[0]["runs"], paired.columns[0].heading) == (2, "test forget ↓")  # one row: no two numbers
+    assert (paired.records[0]["runs"], paired.columns[0].heading) == (
+        2,
+        "test forget ↓",
+    )  # a single row has a single number of runs
     assert "over 2 studies (2 runs of a method)" in paired.notes[0]
 
 
 def test_a_measure_of_fewer_runs_says_so(tmp_path):
-    """What a retrained model is needed for may be there for some seeds, or for some studies, only."""
+    """A measure that needs a retrained model may exist for some seeds or studies only."""
     studies = two_studies(tmp_path)
     ours, theirs = (next(g for g in studies[0].groups if g.method == name) for name in ("unweave", "two-stage"))
     for group, count in ((theirs, 2), (ours, 1)):
@@ -142,7 +145,7 @@ def test_a_measure_of_fewer_runs_says_so(tmp_path):
 
 
 def test_a_run_that_the_baseline_lacks_is_no_pair(tmp_path):
-    """Else a seed of the method would be compared with nothing, or with another seed."""
+    """Otherwise a seed would be compared with nothing, or with another seed."""
     runs = [(0.1, 0.8, 0.9), (0.5, 0.8, 0.9)]
     one = study(tmp_path, "one", {"two-stage": [(0.0, 0.8, 0.9)], "pgd": runs})
     found = compare([one])
@@ -151,7 +154,7 @@ def test_a_run_that_the_baseline_lacks_is_no_pair(tmp_path):
 
 
 def test_the_plane_of_retraining_is_around_the_mean_of_the_retrained_models(tmp_path):
-    """A seed of retraining is no seed of a method: its own would move every method by chance."""
+    """The seeds of retraining are not those of the methods: comparing seed by seed would add chance."""
     retrained, runs = [(0.2, 0.8, 0.9), (0.4, 0.6, 0.9)], [(0.1, 0.9, 0.9), (0.3, 0.7, 0.9)]
     one = study(tmp_path, "one", {"retrain": retrained, "ft": runs})
     group = next(group for group in one.groups if group.method == "ft")
@@ -201,7 +204,7 @@ def test_without_original_and_retrained_models_there_is_no_plane(tmp_path):
 
 
 def with_rows(results, **change):
-    """Let a study have more rows, made of those of two-stage, before the others."""
+    """Put changed copies of the rows of two-stage before the rows of a study."""
     table = pd.read_parquet(results.folder / "results.parquet")
     more = table[table.method == "two-stage"].assign(**change)
     pd.concat([more, table]).to_parquet(results.folder / "results.parquet")
@@ -211,7 +214,7 @@ def with_rows(results, **change):
 def test_the_baseline_is_the_method_as_it_is(tmp_path):
     studies = [with_rows(one, profile="released", variant="alpha=0") for one in two_studies(tmp_path)]
     studies = [with_rows(one, profile="paper", variant="") for one in studies]
-    for one in studies:  # what was "official" is a profile that the method does not have
+    for one in studies:  # the profile "official" is one that the method does not have
         table = pd.read_parquet(one.folder / "results.parquet")
         table.loc[(table.method == "two-stage") & (table.profile == "official"), "profile"] = "released"
         table.to_parquet(one.folder / "results.parquet")
@@ -239,7 +242,7 @@ def test_methods_of_different_studies_are_not_shown_as_if_of_the_same(tmp_path):
     two = study(tmp_path, "two", {"two-stage": [(0.0, 0.7, 0.9)] * 2})
     notes = " ".join(grids(compare([one, two]))[0].notes)
     assert "Not every method was run in the same studies" in notes
-    assert notes.startswith("Mean over 1 study")  # of which there is no interval
+    assert notes.startswith("Mean over 1 study")  # a single study has no interval
     both = grids(compare(two_studies(tmp_path / "both")))[0]
     assert "Not every" not in " ".join(both.notes)
 

@@ -30,7 +30,6 @@ from unweave.record import signing
 
 LATEX = shutil.which("pdflatex") or shutil.which("lualatex") or shutil.which("xelatex")
 TABLES = ("accuracy", "loss", "membership", "other", "cost", "failed")
-# forget, adjacent and remote accuracy; test data gets one point less of what is kept
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def test_latex_is_well_formed(study):
 
 
 def check_latex(text, name):
-    """Environments closed in order, braces and dollars balanced, as many cells as columns, special letters escaped."""
+    """Check closed environments, balanced braces and dollars, the number of cells, and escaped letters."""
     opened = re.findall(r"\\begin\{(\w+)\}", text)
     assert opened == re.findall(r"\\end\{(\w+)\}", text)[::-1] == ["table", "tabular"]
     bare = re.sub(r"\\[\\{}&%$#_]", "", text)
@@ -216,10 +215,10 @@ def own_report(folder):
         (other_columns, "lacks the columns variant"),
         (broken_history, "cannot be read"),
         (own_report, "is no report"),
-        (lambda folder: folder.rmdir(), "is no folder"),
+        (lambda folder: folder.rmdir(), "is not a folder"),
     ],
 )
-def test_a_wrong_folder_is_said_in_one_sentence_and_left_alone(tmp_path, prepare, message):
+def test_a_wrong_folder_raises_one_sentence_and_is_not_changed(tmp_path, prepare, message):
     folder = tmp_path / "study"
     folder.mkdir()
     prepare(folder)
@@ -260,7 +259,7 @@ def test_a_cell_finished_after_the_table_is_shown_too(tmp_path):
 
 
 def test_a_cell_is_newer_than_the_table(tmp_path):
-    """A study that was stopped before it wrote its table anew shows what its cells say."""
+    """A study that was stopped before it rewrote its table shows its cells."""
     folder = make_study(tmp_path / "study", seeds=1, failures=False)
     table = pd.read_parquet(folder / "results.parquet")
     gone = {"method": "gone", "profile": "official", "variant": "", "seed": 0}
@@ -270,12 +269,12 @@ def test_a_cell_is_newer_than_the_table(tmp_path):
     assert all(value.value >= 0 for of in found.values.values() for at in of.values() for value in at.values())
     assert Group("gone", "official", "") not in found.groups  # somebody removed it
     shutil.rmtree(folder / "cells")
-    assert Group("gone", "official", "") in read_results(folder).groups  # the table is all there is
+    assert Group("gone", "official", "") in read_results(folder).groups  # without cells, the table counts
 
 
 @pytest.mark.parametrize("benchmark", ["cifar100-resnet18", "somebody-elses"])
 def test_published_numbers_keep_their_settings(tmp_path, benchmark):
-    """Without its cells a study knows its variants; what a plain run had is the default of the benchmark, if ours."""
+    """Without cells, the settings are those of the variant, or the defaults of a known benchmark."""
     plain, five = Group("two-stage", "released", ""), Group("two-stage", "released", "penalty=5")
     results = Results(tmp_path, {"benchmark": benchmark})
     results.values = {group: {Place("test", "forget", "accuracy"): {0: Value(0.5)}} for group in (plain, five)}
@@ -284,8 +283,8 @@ def test_published_numbers_keep_their_settings(tmp_path, benchmark):
     assert labels == {plain: known, five: "penalty=5"}
 
 
-def test_costs_are_not_held_against_retraining(study):
-    """Nobody wants to be as slow as retraining."""
+def test_costs_are_not_compared_with_retraining(study):
+    """A method need not be as slow as retraining, so no cost is marked as nearest to it."""
     grid = next(grid for grid in study_grids(read_results(study)) if grid.name == "cost")
     marks = [mark for row in grid.rows for entry in row.entries for mark in entry.marks]
     assert set(marks) == {"best"}
@@ -321,7 +320,7 @@ def test_only_failures_still_make_a_report(tmp_path):
     assert "&lt;/script&gt;&lt;img" in report.page.read_text()
 
 
-def test_a_benchmark_without_counterpart_is_said_so(study):
+def test_a_benchmark_that_the_paper_lacks_says_so(study):
     assert paper_grid(read_results(study)) is None
     assert "The paper has no benchmark like digits" in (study / "report" / "index.html").read_text()
 

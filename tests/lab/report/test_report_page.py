@@ -1,4 +1,4 @@
-"""The report's page in a real browser: Debian's chromium, spoken to in WebDriver's protocol, JSON over HTTP."""
+"""The report's page in a real browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unweave.lab.report import write_report
 
 pytestmark = needs_browser
 
-EXTRA = "alpha=0"  # a variant of a method that is there without it too
+EXTRA = "alpha=0"  # a variant of a method that also ran without one
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_it_opens_with_the_verdict_and_the_plane(page, study):
     assert first == "tradeoff-chart"
 
 
-def test_whom_the_headline_names_has_a_name_in_the_plane(page, tmp_path):
-    """However many others stand at the same place, and on a phone too."""
+def test_methods_in_the_headline_have_a_name_in_the_plot(page, tmp_path):
+    """Also in a crowd of other points, and on a phone."""
     crowd = {(f"method-{number:02}", ""): (0.45, 0.985, 0.985) for number in range(60)}
     methods = {("original", ""): (1.0, 0.99, 0.99), **crowd, ("thorough", ""): (0.0, 0.95, 0.985)}
     report = write_report(make_study(tmp_path / "study", methods=methods, seeds=1, failures=False))
@@ -83,7 +83,7 @@ def test_whom_the_headline_names_has_a_name_in_the_plane(page, tmp_path):
             page.open(report.page)
             written = page.run("return Chart.getChart('tradeoff-chart').written")
             assert {keeper, "thorough"} <= {*written}
-            assert len(written) < len(methods)  # others have no room
+            assert len(written) < len(methods)  # there is no room for the others
     finally:
         page.develop("Emulation.clearDeviceMetricsOverride")
 
@@ -245,8 +245,7 @@ def test_hovering_shows_the_value(page, frame):
         const index = chart.data.datasets.findIndex((d) => d.data[0].label === "ga" && d.named !== undefined);
         const point = chart.getDatasetMeta(index).data[0], box = chart.canvas.getBoundingClientRect();
         return [Math.round(box.left + point.x), Math.round(box.top + point.y)]""")
-    move = {"type": "pointerMove", "duration": 0, "x": place[0], "y": place[1]}
-    page.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]})
+    page.hover(*place)
     time.sleep(0.2)
     title, lines = page.run("""const tip = Chart.getChart("tradeoff-chart").tooltip;
         return [tip.title, tip.body.flatMap((part) => part.lines)]""")

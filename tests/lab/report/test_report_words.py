@@ -10,15 +10,15 @@ from tests.helpers.reports import make_study, write_cell
 from unweave.evaluation import Predictions, accuracy_and_losses, goals
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import Group, Results, read_results
-from unweave.lab.report import verdict as verdict_module
 from unweave.lab.report.formats import latex, markdown
 from unweave.lab.report.grids import grid, study_grids
+from unweave.lab.report.headline import verdict
 from unweave.lab.report.marks import marks
 from unweave.lab.report.measures import Place
 from unweave.lab.report.paper import paper_grid
 from unweave.lab.report.results import Value
 from unweave.lab.report.sections import sections
-from unweave.lab.report.verdict import verdict
+from unweave.lab.report.verdict_numbers import COLLAPSE
 from unweave.lab.study import PRESETS, Store, describe_preset, preset_cells
 from unweave.lab.study.cells import as_settings
 from unweave.methods import find_method
@@ -44,7 +44,7 @@ def test_the_verdict_follows_the_numbers(tmp_path):
     assert points["Forgot at a price"].endswith("adjacent accuracy.")
     assert points["Paid with kept data"].startswith("seven:")
     assert points["Forgot in part"].startswith("three (")
-    assert "%) keeps, with" in points["Forgot in part"]  # one method: no plural
+    assert "%) keeps, with" in points["Forgot in part"]  # singular for one method
     assert points["Forgot and kept too"].startswith("six (")
     assert points["Hardly forgot"].startswith("five:")
     assert "is three," in points["Against retraining"]
@@ -72,7 +72,7 @@ def test_the_verdict_admits_what_it_cannot_say(tmp_path):
 
 
 def results_of(methods):
-    """Results with these accuracies on training and test data alike: (forget, adjacent, remote) by method and seed."""
+    """Return results with these (forget, adjacent, remote) accuracies by method and seed, equal for train and test."""
     found = Results(folder=Path("study"), about={"benchmark": "b"})
     for name, seeds in methods.items():
         for seed, accuracies in seeds.items():
@@ -84,24 +84,24 @@ def results_of(methods):
     return found
 
 
-def test_a_method_is_held_against_the_original_of_its_own_seeds():
-    """The third original is poor; a method that ran on that one only has not ruined anything."""
+def test_a_method_is_compared_with_the_original_of_its_own_seeds():
+    """The third original is poor: a method that ran with that seed only has lost nothing."""
     originals = {0: (1.0, 0.95, 0.9), 1: (1.0, 0.95, 0.9), 2: (1.0, 0.65, 0.9)}
     found = verdict(results_of({"original": originals, "ga": {2: (0.0, 0.65, 0.9)}}))
     assert found.headline.startswith("ga forgets and keeps")
     assert "train adjacent 65.0% (original 65.0%)" in dict(found.points)["Kept"]
 
 
-def test_to_keep_means_remote_data_too():
-    """The neighbours are not all there is: who pays with the rest does not win over one that pays nothing."""
+def test_remote_accuracy_counts_as_kept_data_too():
+    """A method that loses remote accuracy does not win over one that loses nothing."""
     original, greedy, gentle = (1.0, 0.95, 0.95), (0.0, 0.95, 0.9), (0.01, 0.95, 0.95)
     found = verdict(results_of({"original": {0: original}, "greedy": {0: greedy}, "gentle": {0: gentle}}))
     assert found.headline.startswith("gentle forgets and keeps")
     assert dict(found.points)["Forgot at a price"] == "greedy loses 5.0 points of test remote accuracy."
 
 
-def test_who_forgets_at_a_price_is_said_to_forget():
-    """A success that costs a little is no failure, and its price is told where it is highest."""
+def test_a_method_that_forgets_at_a_price_forgets():
+    """A method that forgets at a small price has not failed. Its largest loss is named."""
     methods = {"original": {0: (1.0, 0.95, 0.95)}, "one": {0: (0.001, 0.92, 0.93)}}
     found = verdict(results_of(methods))
     assert found.headline == (
@@ -116,12 +116,14 @@ def test_a_mean_that_keeps_may_hide_seeds_that_do_not():
     original, runs = (1.0, 0.95, 0.95), {0: (0.0, 0.92, 0.95), 1: (0.0, 0.95, 0.92), 2: (0.0, 0.95, 0.95)}
     found = verdict(results_of({"original": dict.fromkeys(range(3), original), "one": runs}))
     assert found.headline.startswith("one forgets and keeps")
-    assert "Beyond 2 points of its own original in 2 of 3 seeds." in dict(found.points)["Kept"]
+    assert (
+        "In 2 of 3 seeds it loses more than 2 points against the original of that seed." in dict(found.points)["Kept"]
+    )
 
 
 @pytest.mark.parametrize(("before", "nothing"), [(0.0, True), (0.05, True), (0.06, False)])
 def test_what_was_never_recognised_cannot_be_forgotten(before, nothing):
-    """The border is the share up to which this report speaks of forgetting."""
+    """The limit is the share up to which the report says that a method forgets."""
     methods = {"original": {0: (before, 0.9, 0.9)}, "one": {0: (0.0, 0.9, 0.9)}, "two": {0: (0.0, 0.5, 0.9)}}
     found = verdict(results_of(methods))
     words = (
@@ -141,8 +143,8 @@ def test_the_numbers_of_a_trial_are_not_taken_for_results():
     assert all(found.headline in grid.notes for grid in study_grids(results))
 
 
-def test_what_is_kept_is_judged_on_unseen_data_where_there_is_some():
-    """A model is kept for what it has not seen; to learn less by heart is no loss."""
+def test_kept_accuracy_is_judged_on_unseen_data_if_there_is_some():
+    """What counts is accuracy on unseen data: recognising fewer training samples is no loss."""
     methods = {"original": {0: (1.0, 1.0, 1.0)}, "one": {0: (0.0, 1.0, 1.0)}}
     results = results_of(methods)
     one = Group("one", "official", "")
@@ -154,8 +156,8 @@ def test_what_is_kept_is_judged_on_unseen_data_where_there_is_some():
     assert "one forgets and loses 10.0 points of train remote accuracy" in verdict(results).headline
 
 
-def test_who_pays_with_remote_data_does_not_keep(tmp_path):
-    """The neighbours alone are not all that is to be kept."""
+def test_a_method_that_loses_remote_accuracy_does_not_keep(tmp_path):
+    """Remote data is to be kept too, not only adjacent data."""
     methods = {("original", ""): (1.0, 0.9, 0.9), ("greedy", ""): (0.0, 0.95, 0.75), ("gentle", ""): (0.3, 0.9, 0.9)}
     found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
     assert found.headline.startswith("No method forgets and keeps: greedy forgets and loses 15.")
@@ -170,8 +172,8 @@ def test_who_pays_with_remote_data_does_not_keep(tmp_path):
     assert alone.winner is None
 
 
-def test_who_hardly_forgot_has_won_nothing(tmp_path):
-    """To keep everything is no merit of a method that does nothing."""
+def test_a_method_that_hardly_forgets_is_no_winner(tmp_path):
+    """A method that does nothing also keeps everything."""
     methods = {("original", ""): (1.0, 0.9, 0.9), ("idle", ""): (0.99, 0.9, 0.9), ("thorough", ""): (0.0, 0.75, 0.9)}
     found = verdict(read_results(make_study(tmp_path / "a", methods=methods, failures=False)))
     assert "thorough forgets and loses 15." in found.headline
@@ -182,10 +184,10 @@ def test_who_hardly_forgot_has_won_nothing(tmp_path):
 
 
 def test_collapse_means_the_same_here_and_in_the_evaluation():
-    assert verdict_module.COLLAPSE == goals.COLLAPSE
+    assert COLLAPSE == goals.COLLAPSE
 
 
-def test_the_papers_numbers_stand_beside_ours(tmp_path):
+def test_the_numbers_of_the_paper_stand_beside_ours(tmp_path):
     results = read_results(make_study(tmp_path / "study", benchmark="cifar100-resnet18", seeds=2, failures=False))
     grid = paper_grid(results)
     ours = {(record["method"], record["split"], record["subset"]): record for record in grid.records}
@@ -194,8 +196,8 @@ def test_the_papers_numbers_stand_beside_ours(tmp_path):
     own = next(group for group in results.groups if group.method == "two-stage")
     assert record["ours_mean"] == results.mean(own, Place("test", "adjacent", "accuracy"))
     assert record["difference"] == pytest.approx(record["ours_mean"] - 0.7817)
-    assert ours["scrub", "train", "forget"]["ours_mean"] is None  # printed in the paper, not part of this study
-    assert ours["retrain", "train", "forget"]["paper_mean"] == pytest.approx(0.384)  # from another of its tables
+    assert ours["scrub", "train", "forget"]["ours_mean"] is None  # in the paper, but not in this study
+    assert ours["retrain", "train", "forget"]["paper_mean"] == pytest.approx(0.384)  # from another table of the paper
     assert any("ResNet-18 pretrained on ImageNet" in note for note in grid.notes)
     assert "beside the paper" in markdown(grid)
     assert latex(grid).count("multicolumn") == 2
@@ -253,7 +255,7 @@ def test_every_study_of_the_paper_has_its_rows_beside_ours(tmp_path, preset, pap
     notes = " ".join(grid.notes)
     assert ("row labels exchanged" in notes) == (preset == "stage-1")
     assert ("another forget set: bee" in notes) == (preset == "alpha")
-    # Where another forget set is chosen, only the paper's rows on that one stand beside ours.
+    # With another forget set, only the paper's rows on that forget set are shown.
     results.about["options"] = {"forget": "bee"}
     shown = paper_grid(results)
     assert {record["paper_table"] for record in (shown.records if shown else [])} <= {"alpha"}
@@ -279,11 +281,11 @@ def test_variants_do_not_race_against_methods(tmp_path):
     [
         ([], ""),
         ([{"command": "unweave study digits --out s", "workers": 1}], ""),
-        ([{"command": "unweave study digits --workers 4 --out s"}, {"workers": 2}], "Up to 4 cells of a start"),
-        ([{"command": "unweave study digits", "workers": 3}], "Up to 3 cells of a start"),
+        ([{"command": "unweave study digits --workers 4 --out s"}, {"workers": 2}], "Up to 4 cells ran at once"),
+        ([{"command": "unweave study digits", "workers": 3}], "Up to 3 cells ran at once"),
     ],
 )
-def test_times_that_were_taken_side_by_side_are_not_shown_without_saying_so(tmp_path, runs, words):
+def test_times_of_cells_that_shared_the_machine_say_so(tmp_path, runs, words):
     methods = {("original", ""): (1.0, 0.99, 0.99), ("one", ""): (0.0, 0.99, 0.99)}
     folder = make_study(tmp_path / "s", methods=methods, failures=False)
     for run in runs:
@@ -295,8 +297,8 @@ def test_times_that_were_taken_side_by_side_are_not_shown_without_saying_so(tmp_
     assert all(note.startswith(words) for note in shown)
 
 
-def test_nobody_keeps_what_cannot_be_compared():
-    """The original of one seed, a method of another: what it cost is unknown, not nothing."""
+def test_a_loss_without_a_common_seed_is_unknown():
+    """If the original and a method have different seeds, the loss is unknown, not zero."""
     original, lost = {0: (1.0, 0.98, 0.98)}, {1: (0.0, 0.3, 0.98)}
     found = verdict(results_of({"original": original, "ft": lost}))
     assert found.headline.endswith("is not part of this study with a seed that the method has.")

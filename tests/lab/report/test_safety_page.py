@@ -1,4 +1,4 @@
-"""Class names, labels, paths and requests that try to run code do nothing in the pages, seen in the real browser."""
+"""Class names, labels, paths and requests that try to run code do nothing in the pages, tested in a real browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INERT = """return window.hacked === undefined
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Attacks as benchmark, method, variant, class names in the notes, phases, logged values, measures, and folder."""
+    """A study with attacks in every name: benchmark, method, variant, classes, phases, values, metrics, folder."""
     methods = dict(METHODS) | {(ATTACKS[0], ATTACKS[1]): (0.3, 0.9, 0.9), ("$\\frac$", "$^{$"): (0.3, 0.9, 0.9)}
     folder = tmp_path_factory.mktemp("page") / "<b onclick=window.hacked=7>&'"
     make_study(folder, benchmark=ATTACKS[2], methods=methods, seeds=1)
@@ -49,13 +49,13 @@ def study(tmp_path_factory):
         (cell / "scores.json").write_text(json.dumps(scores))
     Store.open(folder).write_table()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "constrained_layout not applied")  # such names leave no room in a figure
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # such long names leave no room in a figure
         write_report(folder)
     return folder
 
 
 def choose_everything(page):
-    """Every entry of every menu, and a click on everything that can be clicked."""
+    """Choose every entry of every menu, and click on everything."""
     page.run(
         """for (const select of document.querySelectorAll('select'))
             for (const option of select.options) {
@@ -74,7 +74,7 @@ def test_names_from_data_are_inert_in_the_report(browser, study):
     assert browser.log("browser") == []
     text = browser.run("return document.body.textContent")
     for attack in (ATTACKS[0], ATTACKS[1], ATTACKS[2]):
-        assert attack in text  # shown as what it is
+        assert attack in text  # shown as plain text
 
 
 def test_a_request_is_inert_on_the_page_of_its_record(browser, tmp_path):
@@ -102,7 +102,7 @@ def test_a_request_is_inert_on_the_page_of_its_record(browser, tmp_path):
     text = browser.run("return document.body.textContent")
     assert all(attack in text for attack in ATTACKS)
     assert "was changed" in text
-    # and the numbers are the record's
+    # The numbers are those of the record.
     cells = browser.run("return [...document.querySelectorAll('table')[1].rows[1].cells].map((c) => c.textContent)")
     metric = next(row for row in record["scores"]["metrics"] if row["metric"] == "accuracy")
     assert cells[2] == f"{metric['value']:.1%}"

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from tests.helpers.places import ROOT
 from tests.helpers.studies import table
 from tests.helpers.tiny import tiny
-from unweave import RunError, UsageError, Watch, unlearn
+from unweave import Compute, RunError, UsageError, Watch, unlearn
 from unweave.cli import app
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import (
@@ -184,7 +184,7 @@ def finished(tmp_path_factory):
     benchmark = tiny(forget="first")
     for preset in find_presets("all"):
         cells = preset_cells(preset, benchmark, seeds=2)
-        if preset.name in ("noise", "dynamics"):  # the second makes some of the first one's cells again, watched
+        if preset.name in ("noise", "dynamics"):  # dynamics repeats some cells of noise, watched
             run_study(benchmark, cells, folder, device="cpu", presets={preset.name: describe_preset(preset, cells)})
     cells = preset_cells(PRESETS["retrain"], benchmark, seeds=2)
     run_study(benchmark, cells, folder, device="cpu", presets={"retrain": describe_preset(PRESETS["retrain"], cells)})
@@ -247,7 +247,7 @@ def test_watching_costs_nothing(model, split, monkeypatch):
 
     monkeypatch.setattr("unweave.evaluation.watch.Watcher.look", slow)
     model.train()
-    result = unlearn(model, split, method="ga", epochs=40, watch=Watch(every=1), device="cpu")
+    result = unlearn(model, split, method="ga", epochs=40, compute=Compute("cpu"), callbacks=[Watch(every=1)])
     assert len(looks) == len(result.history) == 40
     assert result.cost.seconds < 0.02 * len(looks)
     assert all(module.training for module in result.model.modules())
@@ -291,7 +291,7 @@ def test_a_time_limit_leaves_everything_to_the_next_start(tmp_path, monkeypatch)
         assert starts < 60
     assert starts > 3
     assert not list((tmp_path / "pieces").rglob("*.unfinished"))
-    run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # time may have been over before the last comparison
+    run_study(tiny(), cells, tmp_path / "pieces", device="cpu")  # the time may have been up before the last comparison
     pd.testing.assert_frame_equal(table(tmp_path / "pieces"), table(whole.folder))
     for path in whole.folder.glob("cells/*/history.jsonl"):
         assert path.read_text() == (tmp_path / "pieces" / path.relative_to(whole.folder)).read_text()
@@ -344,7 +344,7 @@ def test_a_cell_that_another_process_is_just_finishing_is_not_a_result_yet(tmp_p
     folder = store.cells / "ga.seed-0"
     folder.rename(unfinished(folder))
     assert list(store.finished()) == ["original.seed-0"]
-    (unfinished(folder) / "config.json").unlink()  # as if renamed between two looks
+    (unfinished(folder) / "config.json").unlink()  # as if renamed between two checks
     assert {row["method"] for row in store.rows()} == {"original"}
 
 
@@ -360,11 +360,11 @@ def test_an_empty_list_of_methods_does_not_mean_all(tmp_path):
 def test_a_cell_that_another_process_died_of_is_left_to_the_next_start(tmp_path):
     cells = plan(["original", "ga"], seeds=1, benchmark=tiny())
     store = Store.create(tmp_path / "s", "tiny")
-    with store.locks.claim("cell.ga.seed-0") as claim:
-        claim.file.write(f"{time.time() + 3600}\n")  # begun "after" this start, and nobody holds it
+    note = store.locks / "cell.ga.seed-0.begun"
+    note.write_text(f"{time.time() + 3600}\n")  # begun "after" this start, and nobody holds the lock
     run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert (store.is_done(cells[0]), store.is_done(cells[1])) == (True, False)
-    (store.locks.folder / "cell.ga.seed-0.lock").write_text("5\n")  # long ago
+    note.write_text("5\n")  # long ago
     run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert store.is_done(cells[1])
 
@@ -375,7 +375,7 @@ def test_foreign_folders_are_refused(tmp_path):
         Store.create(tmp_path, "digits")
     with pytest.raises(UsageError, match="holds no study"):
         Store.open(tmp_path)
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         Store.open(tmp_path / "nowhere")
     assert os.listdir(tmp_path) == ["thesis.txt"]
     newer = tmp_path / "newer"
@@ -404,7 +404,7 @@ def test_originals_of_another_study_are_taken_and_on_record(tmp_path, finished):
 
 
 def test_originals_that_were_trained_otherwise_are_refused(tmp_path, finished):
-    with pytest.raises(UsageError, match="trained otherwise"):
+    with pytest.raises(UsageError, match="trained differently"):
         run_study(tiny(forget="last"), plan(["ga"], seeds=1), tmp_path / "s", device="cpu", originals=finished)
     assert not list((tmp_path / "s").rglob("*.safetensors"))
     store = Store.create(tmp_path / "empty", "tiny", options={"forget": "first"})
@@ -451,12 +451,12 @@ def test_seeds_with_different_settings_do_not_make_a_row(tmp_path):
     store = run_study(first, plan(["ga"], seeds=2, benchmark=first), tmp_path / "s", device="cpu")
     before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json")}
     for seeds in (1, 3):
-        message = r"cells/ga.seed-0 was run with epochs 2, and now 3 is asked for: .*another --out, or remove"
+        message = r"cells/ga.seed-0 was run with epochs 2, but now epochs is 3\. .*another --out, or remove"
         with pytest.raises(UsageError, match=message):
             run_study(second, plan(["ga"], seeds=seeds, benchmark=second), store.folder, device="cpu")
     assert before == {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json")}
     shutil.rmtree(store.cells / "ga.seed-0")
-    with pytest.raises(UsageError, match=r"ga.seed-1 was run with epochs 2"):  # not asked for, but of the same row
+    with pytest.raises(UsageError, match=r"ga.seed-1 was run with epochs 2"):  # not requested, but in the same row
         run_study(second, plan(["ga"], seeds=1, benchmark=second), store.folder, device="cpu")
     run_study(second, plan(["ft"], seeds=1, benchmark=second), store.folder, device="cpu")
     other = plan(["ga"], seeds=1, grid={"epochs": ["3"]}, benchmark=first)
@@ -513,7 +513,7 @@ def test_an_unfinished_cell_that_somebody_works_on_is_left_alone(tmp_path):
 def test_a_cell_that_is_done_has_not_failed(tmp_path):
     cells = plan(["ga", "original"], seeds=1, benchmark=tiny())
     store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
-    store.note_failure(cells[0], RunError("an earlier try"))  # whose process died before it had removed the note
+    store.note_failure(cells[0], RunError("an earlier try"))  # its process died before it removed the record
     assert store.failures() == store.failures(cells) == []
     watched = plan(["ga"], seeds=1, benchmark=tiny(), watch=True)
     assert [failure["error"] for failure in store.failures(watched)] == ["an earlier try"]
@@ -548,7 +548,7 @@ def test_a_cell_that_is_made_again_is_whole_at_every_moment(tmp_path, monkeypatc
             run_study(tiny(), watched, store.folder, device="cpu")
         except KeyboardInterrupt:
             assert not store.is_done(watched[0])
-    monkeypatch.setattr("unweave.lab.study.study.unlearn", None)  # nothing is run a third time
+    monkeypatch.setattr("unweave.lab.study.study.unlearn", None)  # nothing runs a third time
     run_study(tiny(), watched, store.folder, device="cpu")
     assert store.is_done(watched[0])
     assert list((store.folder / "again").iterdir()) == []
@@ -569,7 +569,7 @@ def test_a_value_in_two_spellings_is_one_cell():
     cells = plan(["two-stage"], seeds=1, grid=grid, benchmark=tiny())
     assert [cell.variant for cell in cells] == [
         f"alpha={alpha} constrain_adjacent=true"
-        for alpha in ("0.25", "1")  # as they were always named
+        for alpha in ("0.25", "1")  # the names of earlier versions
     ]
     kinds = ["remote-to-adjacent:0.2", "remote-to-adjacent:0.20", "remote-to-adjacent:.2"]
     cells = plan(["two-stage"], seeds=1, adjacency=kinds, benchmark=tiny())
@@ -586,7 +586,7 @@ def test_the_first_profile_named_or_not_is_one_cell(tmp_path):
     plain, named = (plan(["ga"], seeds=1, profiles=names, benchmark=tiny()) for names in ((), ("official",)))
     assert plain == named
     store = run_study(tiny(), plain, tmp_path / "s", device="cpu")
-    (store.cells / "ga.seed-0").rename(store.cells / "ga.official.seed-0")  # as it was once named
+    (store.cells / "ga.seed-0").rename(store.cells / "ga.official.seed-0")  # the name of earlier versions
     before = (store.cells / "ga.official.seed-0" / "scores.json").stat().st_mtime_ns
     run_study(tiny(), named, store.folder, device="cpu")
     assert list(store.finished()) == ["ga.seed-0"]
@@ -621,7 +621,7 @@ def test_an_original_of_ones_own_is_not_on_record_as_anothers(tmp_path):
 
 def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(tmp_path, finished, monkeypatch):
     benchmark, store = tiny(forget="first"), Store.create(tmp_path / "s", "tiny", options={"forget": "first"})
-    with store.locks.claim("model.original.seed-0"):  # is being trained
+    with Lock.claim(store.locks / "model.original.seed-0.lock"):  # another process trains it
         taken = take_originals(benchmark, store, finished, [0, 1])
     assert set(taken["hashes"]) == {"1"}
     assert [path.name for path in store.models.iterdir()] == ["original.seed-1.safetensors"]
@@ -634,32 +634,32 @@ def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(
 
 
 def is_free(store):
-    with store.locks.claim("originals") as claim:
+    with Lock.claim(store.locks / "originals.lock") as claim:
         return claim is not None
 
 
 def test_what_a_time_limit_left_to_compare_is_said(tmp_path, monkeypatch):
     words = ["study", "digits", "--small", "--methods", "original,retrain,ga", "--seeds", "1", "--out", str(tmp_path)]
     with monkeypatch.context() as patch:
-        patch.setattr("unweave.lab.study.comparisons.Comparisons.compare", lambda *_: None)  # time was over
+        patch.setattr("unweave.lab.study.comparisons.Comparisons.compare", lambda *_: None)  # the time was up
         left = CliRunner().invoke(app.app, words)
     assert left.exit_code == 0
     said = " ".join(left.stderr.split())
-    assert "3 of 3 cells are done, 2 of them not compared with the retrained models yet. The same command" in said
+    assert "3 of 3 cells are done, 2 of them not compared with the retrained models yet. Run the same command" in said
     again = CliRunner().invoke(app.app, words)
-    assert (again.exit_code, "goes on" in again.stderr) == (0, False)
+    assert (again.exit_code, "Run the same command" in again.stderr) == (0, False)
 
 
 def test_weights_stay_while_a_cell_is_not_settled_or_not_compared(tmp_path):
     cells = plan(["original", "retrain", "ga"], seeds=1, benchmark=tiny())
     store = Store.create(tmp_path / "s", "tiny")
-    note = store.locks.folder / "cell.ga.seed-0.lock"
+    note = store.locks / "cell.ga.seed-0.begun"
     note.write_text(f"{time.time() + 3600}\n")  # a process died of it: the next start tries again
     run_study(tiny(), cells, store.folder, device="cpu", keep="none")
     kept = [store.models / "original.seed-0.safetensors", store.weights("retrain.seed-0")]
     assert all(path.exists() for path in kept)
     note.write_text("")
-    with store.locks.claim("compare.ga.seed-0"):  # another process is at it
+    with Lock.claim(store.locks / "compare.ga.seed-0.lock"):  # another process is comparing it
         run_study(tiny(), cells, store.folder, device="cpu", keep="none")
     assert store.is_done(cells[2])
     assert all(path.exists() for path in [*kept, store.weights("ga.seed-0")])
@@ -674,25 +674,25 @@ def test_tuned_settings_that_nothing_would_take_are_refused(tmp_path):
     words = ["study", "digits", "--methods", "ga", "--tuned", str(file), "--out", str(tmp_path / "s")]
     for profiles in ([], ["--profiles", "tuned"]):
         refused = CliRunner().invoke(app.app, [*words, *profiles])
-        assert "of the profile tuned-retrain, which nothing here would take" in str(refused.exception)
+        assert "of the profile tuned-retrain, but the profiles asked for are" in str(refused.exception)
     assert not (tmp_path / "s").exists()
 
 
 def test_a_grid_of_methods_leaves_what_they_are_measured_by_alone(tmp_path):
     cells = plan(["original", "retrain", "ft"], seeds=2, grid={"epochs": ["1", "2"]}, benchmark=tiny())
     assert {cell.variant for cell in cells if cell.method == "retrain"} == {""}
-    own = plan(["retrain"], seeds=2, grid={"epochs": ["1"]}, benchmark=tiny())  # asked for by itself
+    own = plan(["retrain"], seeds=2, grid={"epochs": ["1"]}, benchmark=tiny())  # requested by itself
     store = run_study(tiny(), [*cells, *own], tmp_path / "s", device="cpu")
     found = {tuple(store.compared_with(name)) for name in store.finished("ft")}
     assert found == {("retrain.seed-0", "retrain.seed-1")}
     assert store.compared_with("retrain.seed-0") == ["retrain.seed-1"]
     shutil.rmtree(store.cells / "retrain.seed-1")
     assert store.references_of("retrain.seed-0") == []
-    assert store.comparable("ft.epochs=1.seed-0") == ["retrain.seed-0"]  # what is gone counts no more
+    assert store.comparable("ft.epochs=1.seed-0") == ["retrain.seed-0"]  # removed models no longer count
 
 
 def test_what_can_still_be_compared_is_and_weights_go_all_the_same(tmp_path):
-    """Whoever keeps no models and asks for more gets what there is."""
+    """With no models kept, cells that are added later are compared with what is left."""
 
     def go_on(methods, seeds):
         cells = plan(methods, seeds=seeds, benchmark=tiny())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from unweave.lab.study import started, still_running
 
 # One thread a process: two processes share two cores here, and every run must give the same bits.
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
-# Retraining for one epoch and little unlearning, so that the time goes into what is tested.
+# Retraining for one epoch and little unlearning, so that most of the time goes into the test's subject.
 GRID = ["--grid", "epochs=1", "--grid", "stage1_epochs=1", "--grid", "stage2_epochs=2"]
 QUICK = ["--device", "cpu", "--methods", "original,retrain,two-stage", "--seeds", "2", *GRID]
 CELLS = 6
@@ -30,7 +31,7 @@ CELLS = 6
 def start(folder, *words, cells=QUICK):
     command = [sys.executable, "-m", "unweave", "study", "digits", *words, *cells, "--out", "s"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    # What a shell runs in the background is deaf to Ctrl-C, and so is what that starts, unless it learns to hear.
+    # Background jobs of a shell and their children ignore Ctrl-C, unless they reset the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(command, cwd=folder, env=ALONE, **pipes)
 
@@ -53,8 +54,11 @@ def done(folder):
 
 
 def in_work(folder, since):
-    """How many cells were begun since a moment and are not at their end."""
-    notes = [path.read_text() for path in folder.glob("s/locks/cell.*.lock")]
+    """Return how many cells started after a time and are unfinished."""
+    notes = []
+    for path in folder.glob("s/locks/cell.*.begun"):
+        with contextlib.suppress(FileNotFoundError):  # it came to its end just now
+            notes.append(path.read_text())
     return sum(note.endswith("\n") and float(note) >= since for note in notes)
 
 
@@ -70,7 +74,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def trained(finished, tmp_path):
-    """A folder whose study has its originals, and nothing else yet."""
+    """The folder of a study with originals only."""
     (tmp_path / "s" / "models").mkdir(parents=True)
     shutil.copy(finished / "study.json", tmp_path / "s")
     for path in finished.glob("models/*"):
@@ -111,7 +115,7 @@ def test_workers_may_be_killed_and_stopped_in_any_way(finished, trained):
     def children(process):
         return psutil.Process(process.pid).children(recursive=True)
 
-    # One worker dies: the other goes on, and the cell that was left is named.
+    # One worker dies: the other continues, and the error names the unfinished cell.
     begun, process = time.time(), start(trained, "--workers", "2")
     until(lambda: in_work(trained, begun) == 2)
     victim = next(child for child in children(process) if "spawn_main" in " ".join(child.cmdline()))
@@ -174,6 +178,6 @@ def test_named_studies_on_the_command_line(trained):
     assert list(json.loads((trained / "s" / "study.json").read_text())["presets"]) == ["neighbours"]
     code, _, errors = run(trained, "alpha")
     assert code == 2
-    assert "says itself which cells it has" in errors
+    assert "sets its own cells" in errors
     listed = subprocess.run([sys.executable, "-m", "unweave", "studies"], capture_output=True, text=True, check=True)
     assert "mu " in listed.stdout

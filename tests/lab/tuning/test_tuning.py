@@ -1,4 +1,4 @@
-"""Tuning: as many trials for each method, judged on held-out training data, resumed and repeated exactly."""
+"""Tuning: the same number of trials for each method, judged on held-out training data, exact resume."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from unweave.cli.app import app, say
 from unweave.evaluation import Predictions
 from unweave.lab.benchmarks import BENCHMARKS, Benchmark, find_benchmark
 from unweave.lab.benchmarks.tuned_profiles import with_tuned
-from unweave.lab.study import Locks, plan
+from unweave.lab.study import plan
 from unweave.lab.tuning import Space, Tuning, carve, tune, tuned_methods
 from unweave.lab.tuning.objectives import as_retrained, erase
 from unweave.lab.tuning.searches import RANDOM_FIRST, MethodSearch, Tried, open_storage
 from unweave.lab.tuning.tuning_folder import Folder, chosen
 from unweave.methods import METHODS
 from unweave.settings import Choices, Span
+from unweave.storage import Lock
 
 SUBSETS = ("forget", "adjacent", "remote")
 QUICK = ["ga", "ssd"]
 
 
 def rows(folder, *, timed=False):
-    """The trials, without what depends on the clock."""
+    """Return the trials without the columns that depend on the clock."""
     with (folder / "trials.csv").open() as file:
         return [{key: value for key, value in row.items() if timed or key != "seconds"} for row in csv.DictReader(file)]
 
@@ -55,7 +56,7 @@ def broken(method, **values) -> Benchmark:
 
 
 def answers(**right):
-    """A model's answers that are right for these shares of ten samples."""
+    """Return predictions that are right for these shares of ten samples."""
     found = {}
     for subset, share in right.items():
         logits = torch.zeros(10, 2)
@@ -118,7 +119,7 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path):
 
 def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UsageError, match=r"unweave\[tune\]"):
+    with pytest.raises(UsageError, match=r"Tuning needs the package optuna: pip install 'unweave\[lab\]'"):
         tune(SOURCE, tmp_path / "t", device="cpu")
 
 
@@ -136,7 +137,7 @@ def test_a_fifth_of_every_subset_is_held_out():
 
 
 class Forbidden(torch.utils.data.Dataset):
-    """Test data that nobody may read."""
+    """Test data that must not be read."""
 
     def __len__(self):
         return 60
@@ -174,7 +175,7 @@ def test_the_objectives():
 def test_what_the_original_did_not_know_is_no_merit_of_erasing():
     original = answers(forget=0.8, adjacent=0.5, remote=0.8)
     kept = answers(forget=0.0, adjacent=0.5, remote=0.8)
-    bought = answers(forget=0.0, adjacent=0.9, remote=0.6)  # adjacent accuracy, paid for with remote
+    bought = answers(forget=0.0, adjacent=0.9, remote=0.6)  # adjacent accuracy at the expense of remote accuracy
     assert erase(kept, original) == erase(answers(forget=0.0, adjacent=0.9, remote=0.9), original) == 1
     assert erase(bought, original) == pytest.approx(3 / (1 + 1 + 0.8 / 0.6))
     assert erase(kept, answers(forget=0.8, adjacent=0.0, remote=0.8)) == 1
@@ -339,7 +340,7 @@ def test_the_default_stays_unless_it_is_beaten_by_more_than_a_standard_error():
     assert chosen([default, paper, good]) is paper  # 0.90 ± 0.06 beats 0.80, and not 0.85
     assert chosen([paper, default, trial(2, "searched", 0.8, 0.8, 0.95)]) is paper  # the first of both
     assert chosen([default, paper, good, better]) is better  # 0.91 ± 0.01
-    assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed tells no error
+    assert chosen([trial(0, "default", 0.8), trial(1, "searched", 0.81)]).trial == 1  # one seed gives no standard error
     assert chosen([trial(0, "default", 0.86, 0.86, 0.86), trial(1, "paper", 0.87, 0.87, 0.87), good]).origin == "paper"
 
 
@@ -380,13 +381,13 @@ def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path)
     assert tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu", time_limit=0).left() == dict.fromkeys(QUICK, 10)
     assert not (folder / "best.json").exists()
     tune(SOURCE, folder, methods=["ga"], trials=3, device="cpu")
-    # A process died at a trial: in the storage of an older unweave it was begun and never ended.
+    # A process died during a trial: the storage of an older unweave holds it as running.
     space = Space.of(tiny(), "ga", goal="erase")
     MethodSearch(open_storage(folder / "optuna.db"), space, seed=100).study.ask()
     before = rows(folder, timed=True)
     tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
     assert rows(folder) == rows(tuned)
-    assert [row for row in rows(folder, timed=True) if row in before] == before  # nothing was run again
+    assert [row for row in rows(folder, timed=True) if row in before] == before  # nothing ran again
     done = (folder / "best.json").read_bytes()
     tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu")
     assert (folder / "best.json").read_bytes() == done
@@ -414,7 +415,7 @@ def test_a_killed_process_is_gone_on_with_as_if_it_had_not_been(tuned, tmp_path)
     assert not (tmp_path / "t" / "trials.csv").exists()
     said = []
     tune(SOURCE, tmp_path / "t", methods=QUICK, trials=10, device="cpu", write=said.append)
-    assert int(said[0].split("/")[0].removeprefix("[")) > 7  # what was done is not done again
+    assert int(said[0].split("/")[0].removeprefix("[")) > 7  # finished trials do not run again
     assert said[-1].startswith("[20/20]")
     assert rows(tmp_path / "t") == rows(tuned)
 
@@ -434,7 +435,7 @@ def test_workers_find_what_one_process_finds(tuned, tmp_path):
 def test_random_trials_of_a_method_do_not_wait_for_each_other(tuned, tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=0)
-    with Locks(folder / "locks").claim("trial.ga.0"):  # somebody is at the first trial, for long
+    with Lock(folder / "locks" / "trial.ga.0.lock"):  # somebody is at the first trial, for long
         said = []
         tune(SOURCE, folder, methods=["ga"], trials=10, device="cpu", time_limit=8, write=said.append)
     assert [row["trial"] for row in rows(folder)] == ["1", "2", "3", "4", "5"]  # the next would learn from the first
@@ -499,7 +500,7 @@ def test_a_trial_that_torch_itself_gives_up_is_a_failed_trial(tmp_path, monkeypa
 def test_a_trial_that_took_a_process_down_is_left_to_the_next_start(tmp_path):
     folder = tmp_path / "t"
     tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu", time_limit=0)
-    (folder / "locks" / "trial.ga.0.lock").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
+    (folder / "locks" / "trial.ga.0.begun").write_text(f"{time.time() + 100}\n")  # by a worker of this very start
     assert tune(SOURCE, folder, methods=QUICK, trials=1, device="cpu").left() == {"ga": 1}
 
 
@@ -618,9 +619,7 @@ def test_the_best_settings_are_a_profile_of_the_benchmark(tuned):
     assert benchmark.tuned["tuned"]["provenance"] == best["provenance"]
     cells = plan(["original", "ga"], seeds=1, profiles=["tuned"], benchmark=benchmark)
     assert [cell.name for cell in cells] == ["original.seed-0", "ga.tuned.seed-0"]
-    with pytest.raises(
-        UsageError, match="ft has no settings of the profile tuned, and would stand untuned beside others"
-    ):
+    with pytest.raises(UsageError, match="ft has no profile tuned and would run untuned beside tuned methods"):
         plan(["original", "ga", "ft"], seeds=1, profiles=["tuned"], benchmark=benchmark)
     both = plan(["ga", "ft"], seeds=1, profiles=["tuned", "official"], benchmark=benchmark)
     assert [cell.name for cell in both if cell.method == "ft"] == ["ft.seed-0"]
@@ -644,7 +643,7 @@ def test_a_profile_of_another_benchmark_is_refused_but_not_of_another_class(tune
         with_tuned(tiny(size=32), tuned)
     with pytest.raises(UsageError, match="was tuned on tiny, not on digits"):
         find_benchmark("digits", tuned=tuned)
-    with pytest.raises(UsageError, match="tried as many settings of every method"):
+    with pytest.raises(UsageError, match="the same number of trials for every method"):
         with_tuned(tiny(), tmp_path)
     (tmp_path / "best.json").write_text(json.dumps({"format": "unweave-tuned", "schema": 1, "benchmark": "tiny"}))
     with pytest.raises(UsageError, match="lacks the entry 'options'"):
@@ -669,7 +668,7 @@ def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_whe
     for profile, about in benchmark.tuned.items():
         for method in map(benchmark.method, set(METHODS) - {"original", "retrain"}):
             values = benchmark.settings_for(method, profile)
-            assert method.configure(values, profile=profile).to_dict() == values  # no later default becomes part of it
+            assert method.configure(values, profile=profile).to_dict() == values  # later defaults do not change it
         for run in about["provenance"]["runs"]:
             assert not run["commit"].endswith("+")
 

@@ -1,4 +1,4 @@
-"""Scores and attacks for a saved model: what ``unweave evaluate`` and ``unweave audit`` do."""
+"""Scores of and attacks on a saved model: what ``unweave evaluate`` and ``unweave audit`` do."""
 
 from unweave.lab.audit.examine import audit, examine
 from unweave.lab.audit.shadows import Pool, make_shadows

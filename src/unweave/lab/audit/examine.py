@@ -1,4 +1,4 @@
-"""Ask a saved model what evaluation asks, and attack it with shadow models."""
+"""Evaluate a saved model, and attack it with shadow models."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 from torch import nn
 
-from unweave.api import load_weights, unlearn
+from unweave.api import unlearn
+from unweave.engine import Compute, Progress
 from unweave.errors import UsageError
-from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate, target_of
+from unweave.evaluation import QUESTIONS, RelearnSettings, Scores, evaluate
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.shadows import TARGETS, Pool, check_shadows, make_shadows, obstacle, shadow_metrics
 from unweave.lab.audit.subject import Subject
-from unweave.methods import find_method
+from unweave.methods import Retrain, find_method
+from unweave.runs import load_weights
 
 
 def examine(
@@ -30,11 +32,11 @@ def examine(
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Scores:
-    """Evaluate a saved model; ``retrain`` trains that many references by the benchmark's recipe."""
+    """Evaluate a saved model. ``retrain`` is the number of references to train by the benchmark's recipe."""
     models = [load_weights(subject.same_architecture(), path) for path in references]
     for number in range(retrain):
         say(f"retraining reference {number + 1} of {retrain}")
-        # Other seeds than the model's own: a retrained model is another draw, not the same one.
+        # Not the seed of the model itself: a retrained model must be an independent draw.
         models.append(_retrained(subject, seed=1000 + number, device=device))
     return evaluate(
         subject.model,
@@ -42,8 +44,7 @@ def examine(
         subject.test,
         reference=models,
         original=load_weights(subject.same_architecture(), original) if original else None,
-        before_stage2=subject.before_stage2,
-        target=target_of({"method": subject.method, "settings": subject.settings}),
+        certificate=subject.certificate,
         questions=questions,
         relearn=relearn,
         resamples=resamples,
@@ -63,7 +64,7 @@ def audit(
     say: Callable[[str], None] = lambda text: None,
     **more: Any,
 ) -> Scores:
-    """Ask every question, and attack with shadow models (none with ``shadows=0``). ``more`` goes to `examine`."""
+    """Evaluate every question, and attack with ``shadows`` shadow models (0: none). ``more`` goes to `examine`."""
     note = obstacle(subject, shadows)
     if not note:
         check_shadows(subject, shadows, folder=folder, seed=seed)
@@ -91,11 +92,9 @@ def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
     return unlearn(
         initial,
         subject.train,
-        "retrain",
+        Retrain(initial=lambda: initial, **settings),
         seed=seed,
-        initial=lambda: initial,
-        device=device,
-        progress=False,
-        limits=None,
-        **settings,
+        compute=Compute(device),
+        guard=None,
+        callbacks=[Progress(show=False)],
     ).model

@@ -1,7 +1,8 @@
-"""Shadow models: trained by the benchmark's recipe on random halves of the forget and adjacent data (of training and
-test data together), then unlearned by the method that the examined model was unlearned by.
+"""Shadow models, for attacks on a saved model.
 
-They are made once and kept in a folder, so that an audit that was stopped, or that wants more of them, goes on.
+They are trained by the benchmark's recipe on random halves of the forget and adjacent data (of training and test data
+together), then unlearned by the same method as the examined model. A folder keeps what they predict, so an audit can
+resume, or add more of them later.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch.utils.data import ConcatDataset
 
 from unweave.api import Split, unlearn
 from unweave.data import Samples
-from unweave.engine import derive_seed
+from unweave.engine import Compute, Progress, derive_seed
 from unweave.errors import UsageError
 from unweave.evaluation import (
     FEWEST,
@@ -35,7 +36,8 @@ from unweave.evaluation import (
 )
 from unweave.evaluation import attack as attacks
 from unweave.lab.audit.subject import Subject
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
+from unweave.methods import make_method
 from unweave.storage import OBJECT, read_json, read_tensors, require_form, write_whole
 
 TARGETS = ("forget", "adjacent")
@@ -63,7 +65,7 @@ class Pool:
         return Split(self.samples, forget, adjacent, self.remote)
 
     def look(self, model: nn.Module, device: str | None) -> dict[str, Tensor]:
-        """Return a model's margins and confidences on the whole pool, and confidences on the population."""
+        """Return a model's margins and confidences on the whole pool, and its confidences on the population."""
         found = {}
         for subset, rows in self.rows.items():
             predictions = predict(model, self.samples, torch.from_numpy(rows), device=device)
@@ -83,12 +85,12 @@ def make_shadows(
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Tensor]]:
-    """Train and unlearn shadow models, or read those that the folder has already. What is kept is what they say."""
+    """Train and unlearn shadow models, or read those in the folder. Only their predictions are kept."""
     benchmark = subject.benchmark
     if benchmark is None or subject.test is None:
         raise UsageError("Shadow models need a benchmark's recipe and test data.")
     check_shadows(subject, count, folder=folder, seed=seed)
-    task = Task(train=subject.train, test=subject.test, label_names=())
+    task = BenchmarkTask(train=subject.train, test=subject.test, label_names=())
     halves = {
         subset: balanced_halves(len(rows), count, seed=derive_seed(seed, "halves", subset))
         for subset, rows in pool.rows.items()
@@ -131,7 +133,7 @@ def shadow_metrics(
         rows = attacks.as_metrics(
             "mia_ulira", numbers, split="train", subset=subset, others=len(ratio) - cut, note=note
         )
-        # Adjacent samples were trained on and kept, so that chance is no yardstick for them.
+        # Adjacent samples were trained on and retained, so chance is not the target for them.
         yardstick = CHANCE if subset == "forget" else {}
         found += [
             row.beside(reference=yardstick.get(row.metric.removeprefix("mia_ulira_")), before=None) for row in rows
@@ -142,7 +144,7 @@ def shadow_metrics(
 def _rmia_on_adjacent(
     pool: Pool, target: Mapping[str, Tensor], shadows: Sequence[Mapping[str, Tensor]], *, resamples: int, seed: int
 ) -> list[Metric]:
-    """RMIA on what every retrained model saw: shadow models left half of it out."""
+    """Return RMIA's numbers for adjacent data. Each shadow model left half of it out; retrained models did not."""
     seen, near, far = (
         np.stack([shadow[name].numpy() for shadow in shadows])
         for name in ("adjacent.seen", "adjacent.confidences", "population")
@@ -158,32 +160,33 @@ def _rmia_on_adjacent(
 
 
 def _shadow(
-    subject: Subject, benchmark: Benchmark, task: Task, number: int, *, seed: int, device: str | None
+    subject: Subject, benchmark: Benchmark, task: BenchmarkTask, number: int, *, seed: int, device: str | None
 ) -> nn.Module:
     own = derive_seed(seed, "shadow", number) % 2**31
     model = benchmark.train(task, seed=own, device=device, progress=False)
     if subject.method == "original":
         return model
+    chosen = make_method(subject.method or "", subject.settings).with_given(
+        initial=lambda: benchmark.initial(own),
+        reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
+    )
     return unlearn(
         model,
         task.train,
-        subject.method,
+        chosen,
         seed=own,
-        initial=lambda: benchmark.initial(own),
-        reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
-        device=device,
-        progress=False,
-        limits=None,  # what happened to the examined model may happen to its shadows
-        **subject.settings,
+        compute=Compute(device),
+        guard=None,  # the examined model may have collapsed, so its shadow models may too
+        callbacks=[Progress(show=False)],
     ).model
 
 
 def obstacle(subject: Subject, shadows: int) -> str:
-    """Say why there can be no shadow models; empty if there can."""
+    """Return why shadow models are impossible; empty if they are possible."""
     if not shadows:
-        return "No shadow models were asked for."
+        return "No shadow models were requested."
     if subject.benchmark is None:
-        return "Shadow models are trained by a benchmark's recipe, and this model belongs to none."
+        return "Shadow models are trained by a benchmark's recipe, but this model belongs to no benchmark."
     for split in (subject.train, subject.test):
         for subset in TARGETS:
             if split is None or len(split[subset]) < FEWEST:
@@ -192,14 +195,14 @@ def obstacle(subject: Subject, shadows: int) -> str:
 
 
 def check_shadows(subject: Subject, count: int, *, folder: Path | None, seed: int) -> None:
-    """Refuse a number of shadow models and a folder that cannot be, before anything is trained."""
-    balanced_halves(0, count, seed=seed)  # refuses the number
+    """Raise an error for an invalid number of shadow models or an unusable folder, before anything is trained."""
+    balanced_halves(0, count, seed=seed)  # checks the number
     if folder is not None:
         _check_folder(folder, subject, seed)
 
 
 def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
-    """Let a folder hold shadow models of one kind only."""
+    """Raise an error if the folder holds shadow models of another kind."""
     kind = {
         "benchmark": subject.benchmark.title if subject.benchmark else None,
         "method": subject.method,
@@ -211,7 +214,9 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} cannot be a folder for shadow models: there is a file. Choose another.") from error
+        raise UsageError(
+            f"{folder} cannot be a folder for shadow models: a file is in the way. Choose another folder."
+        ) from error
     file = folder / "shadows.json"
     if not file.exists():
         write_whole(file, (json.dumps(kind, indent=2) + "\n").encode())

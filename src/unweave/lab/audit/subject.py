@@ -1,4 +1,4 @@
-"""What is examined: a saved model, its data, and what is known of how it came about."""
+"""What is examined: a saved model, its data, and what is known about its origin."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import nn
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.evaluation import BeforeStage2
+from unweave.evaluation import Certificate
 from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
 from unweave.methods import all_methods, find_method
-from unweave.record import SPLIT, TEST_SPLIT
-from unweave.runs import WEIGHTS, between_stages, load_weights
+from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
+from unweave.runs import WEIGHTS, load_weights
 from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
 
 CONFIG = {
@@ -31,7 +31,7 @@ CONFIG = {
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model to examine, its data, and what is known of how it came about."""
+    """A model to examine, its data, and what is known about its origin."""
 
     model: nn.Module
     train: Split
@@ -40,12 +40,17 @@ class Subject:
     method: str = "original"
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    before_stage2: BeforeStage2 | None = None
+    after_phase: AfterPhase = not_kept  # the model as it was after a phase, where the run's folder keeps that
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the bound on forget accuracy is computed from, if its method has one."""
+        return certificate_of({"method": self.method, "settings": self.settings}, self.after_phase)
 
     def same_architecture(self) -> nn.Module:
         """Return a model to load other weights into."""
         if self.benchmark is None:
-            raise UsageError("Further models can be loaded for a benchmark only. Use unweave.evaluate in Python.")
+            raise UsageError("Other models can be loaded only for a benchmark. Use unweave.evaluate in Python.")
         return self.benchmark.model()
 
 
@@ -60,39 +65,21 @@ def load_subject(
     source: str | None = None,
     method: str | None = None,
 ) -> Subject:
-    """Open a safetensors file or the folder of a run, with the data of a benchmark (known to a run folder).
+    """Open a safetensors file or the folder of a run, with the data of a benchmark. A run folder names its benchmark.
 
-    ``options`` are the benchmark's, where a run folder does not know them. ``split`` is a file of indices that
-    replaces the benchmark's training split, and ``test_split`` one for the test data that goes with it; without it
-    there is none. ``source`` names a function of yours, ``module:function``, that returns (model, training split, test
-    split or None); then there is no benchmark, ``path``, if given, holds weights for that model, and files of splits
-    are over its samples. ``method`` says how a model that comes as a file was unlearned.
+    ``options`` are the benchmark's; by default they come from the run folder. ``split`` is a file of indices that
+    replaces the benchmark's training split. ``test_split`` is the same for the test data; with ``split`` alone there is
+    no test data. ``source`` names a function of the user's, ``module:function``, that returns (model, training split,
+    test split or None). Then there is no benchmark, ``path`` may give weights for that model, and ``split`` and
+    ``test_split`` refer to its samples. ``method`` says how a model in a file was unlearned.
     """
     if path is not None and not path.exists():
         raise UsageError(f"{path} does not exist. Give a safetensors file, or the folder of a run.")
     config = _config(path)
     if source is not None:
         if benchmark is not None:
-            raise UsageError(
-                f"--from {source} and --benchmark {benchmark} both say which data it is. Give one of them."
-            )
-        model, train, test = _call(source)
-        train, test = _other_splits(source, train, test, split=split, test_split=test_split)
-        if "split" in config and config["split"] != train.hash and split is None:
-            raise UsageError(f"{path} was made with another split than {source} returns. Give it with --split.")
-        said = config.get("method", "original")
-        by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
-        settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
-        between = between_stages(path, copy.deepcopy(model), settings) if path and config else None
-        return Subject(
-            model=load_weights(model, path) if path else model,
-            train=train,
-            test=test,
-            method=by.name,
-            settings=settings,
-            seed=config.get("seed", 0),
-            before_stage2=between,
-        )
+            raise UsageError(f"--from {source} and --benchmark {benchmark} both name the data. Give one of them.")
+        return _of_function(source, path, config, split=split, test_split=test_split, method=method)
     if path is None:
         raise UsageError(
             "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
@@ -105,22 +92,67 @@ def load_subject(
         options = _harmless(config.get("options") or {}, data, path)
     chosen = find_benchmark(name, data=data, options=options)
     train, test = load_splits(chosen, path, split=split, test_split=test_split, asked=asked)
-    if "split" in config and config["split"] != train.hash and split is None:
-        raise UsageError(f"{path} was made with another split than {name}'s own. Give it with --split.")
-    by = find_method(method or config.get("method", "original"))
-    known = config.get("method") == by.name
-    # Parsed, so that nothing but a setting of the method can come from a stranger's folder.
-    settings = by.configure(config.get("settings", {}) if known else chosen.settings_for(by, None)).to_dict()
+    if split is None:
+        _check_split(path, config, train, f"{name}'s own")
+    return _of_benchmark(chosen, path, config, train, test, method=method)
+
+
+def _of_function(
+    source: str,
+    path: Path | None,
+    config: Mapping[str, Any],
+    *,
+    split: Path | None,
+    test_split: Path | None,
+    method: str | None,
+) -> Subject:
+    """Return the subject whose model and data come from a function of the user's."""
+    model, train, test = _call(source)
+    train, test = _other_splits(source, train, test, split=split, test_split=test_split)
+    if split is None:
+        _check_split(path, config, train, f"{source} returns")
+    said = config.get("method", "original")
+    by = find_method(method or (said if said in all_methods() else "original"))  # it may be the user's own
+    settings = by.configure(config.get("settings", {}) if said == by.name else {}).to_dict()
     return Subject(
-        model=load_weights(chosen.model(), path),
+        model=load_weights(model, path) if path else model,
         train=train,
         test=test,
-        benchmark=chosen,
         method=by.name,
         settings=settings,
         seed=config.get("seed", 0),
-        before_stage2=between_stages(path, chosen.model(), settings) if config else None,
+        after_phase=_kept(path, copy.deepcopy(model)) if path and config else not_kept,
     )
+
+
+def _of_benchmark(
+    benchmark: Benchmark, path: Path, config: Mapping[str, Any], train: Split, test: Split | None, *, method: str | None
+) -> Subject:
+    """Return the subject whose model is the benchmark's."""
+    by = find_method(method or config.get("method", "original"))
+    known = config.get("method") == by.name
+    # Parsed, so that only settings of the method can come from a stranger's folder.
+    settings = by.configure(config.get("settings", {}) if known else benchmark.settings_for(by, None)).to_dict()
+    return Subject(
+        model=load_weights(benchmark.model(), path),
+        train=train,
+        test=test,
+        benchmark=benchmark,
+        method=by.name,
+        settings=settings,
+        seed=config.get("seed", 0),
+        after_phase=_kept(path, benchmark.model()) if config else not_kept,
+    )
+
+
+def _check_split(path: Path | None, config: Mapping[str, Any], train: Split, whose: str) -> None:
+    """Raise an error for another split than the one in a run's configuration."""
+    if "split" in config and config["split"] != train.hash:
+        raise UsageError(f"{path} was made with another split than {whose}. Give it with --split.")
+
+
+def _kept(folder: Path, model: nn.Module) -> AfterPhase:
+    return lambda phase: model_after(folder, model, phase)
 
 
 def load_splits(
@@ -131,55 +163,61 @@ def load_splits(
     test_split: Path | None = None,
     asked: Mapping[str, Any] | None = None,
 ) -> tuple[Split, Split | None]:
-    """Return the training and the test split: of the files given, else of a run's folder, else of the benchmark.
+    """Return the training and the test split: from the files, else from the run's folder, else from the benchmark.
 
-    A test split goes with one training split. Where the training split is another, there is no test split. ``asked``
-    are options that somebody gave; one that chooses another forget set than the folder's is refused.
+    A test split belongs to one training split; without the one that belongs to it, there is none. ``asked`` are the
+    options that the user gave. One that selects another forget set than the folder's raises an error.
     """
-    task, own, own_test = benchmark.load(), folder / SPLIT, folder / TEST_SPLIT
-    own_train = Split.load(own, task.train.samples) if own.exists() else None
-    choosing = [name for name in asked or {} if name in benchmark.only_split]
-    if choosing and own_train is not None and split is None and own_train != task.train:
-        raise UsageError(
-            f"{folder} has a forget set of its own ({SPLIT}), which is not that of --option {choosing[0]}="
-            f"{(asked or {})[choosing[0]]}. Leave the option out; or examine {folder / WEIGHTS} with it."
-        )
-    train = Split.load(split, task.train.samples) if split else own_train or task.train
-    if test_split is None and own_test.exists() and train == own_train:
+    task, own_test = benchmark.load(), folder / TEST_SPLIT
+    own = Split.load(folder / SPLIT, task.train.samples) if (folder / SPLIT).exists() else None
+    if own is not None and split is None and own != task.train:
+        _check_asked(asked or {}, benchmark, folder)
+    train = Split.load(split, task.train.samples) if split else own or task.train
+    if test_split is None and own_test.exists() and train == own:
         test_split = own_test
     if test_split is not None:
         return train, Split.load(test_split, task.test.samples)
     return train, task.test if train is task.train else None
 
 
+def _check_asked(asked: Mapping[str, Any], benchmark: Benchmark, folder: Path) -> None:
+    """Raise an error for an option that selects what to forget: the folder has another forget set."""
+    for name, value in asked.items():
+        if name in benchmark.only_split:
+            raise UsageError(
+                f"{folder} has its own forget set ({SPLIT}), which differs from that of --option {name}={value}. "
+                f"Leave the option out, or examine {folder / WEIGHTS} with it."
+            )
+
+
 def _other_splits(
     source: str, train: Split, test: Split | None, *, split: Path | None, test_split: Path | None
 ) -> tuple[Split, Split | None]:
-    """Return the splits of a function of the user's, or those of files over the same samples."""
+    """Return the splits of the user's function, or those of the files over the same samples."""
     if test_split is not None and test is None:
-        raise UsageError(f"--test-split is a split of test data, and {source} returns none.")
+        raise UsageError(f"--test-split needs test data, but {source} returns no test split.")
     other_test = Split.load(test_split, test.samples) if test_split is not None and test is not None else None
     if split is not None:
-        return Split.load(split, train.samples), other_test  # a test split goes with one training split
+        return Split.load(split, train.samples), other_test  # a test split belongs to one training split
     return train, other_test or test
 
 
 def _config(path: Path | None) -> dict[str, Any]:
-    """Read what a run folder says about itself; nothing for a plain file."""
+    """Return the configuration of a run folder; empty for a plain file."""
     if path is None or not path.is_dir():
         return {}
     try:
         content = read_json(path / "config.json")
         require_form(content, CONFIG, "config.json")
     except UsageError as error:
-        raise UsageError(f"{path} is no folder of a run: {error}") from error
+        raise UsageError(f"{path} is not the folder of a run: {error}") from error
     return {name: value for name, value in content.items() if value is not None}
 
 
 def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mapping[str, Any]:
-    """Return options that a run's folder brought, unless one would run code, leave the data folder or use the network.
+    """Return the options from a run's folder; raise an error for one that names code, a place elsewhere or the Hub.
 
-    The folder may be a stranger's. What its owner meant can be said again on the command line.
+    The folder may come from a stranger. The user can pass such an option on the command line.
     """
     for name, value in options.items():
         if not isinstance(value, str):
@@ -190,7 +228,7 @@ def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mappi
         if ":" in value or leads_out or ("/" in value and not is_there):
             raise UsageError(
                 f"{path}/config.json has the option {name}={value!r}, which names code, a place outside the data "
-                f"folder or the Hub. If you trust it, say so yourself: --option {name}={value}"
+                f"folder or the Hub. If you trust it, give it yourself: --option {name}={value}"
             )
     return options
 

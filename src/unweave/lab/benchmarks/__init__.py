@@ -1,6 +1,6 @@
-"""One file a benchmark: its data, model, training recipe, split, and the settings of every method on it."""
+"""Benchmarks, one file each: data, model, training recipe, split, and the settings of every method."""
 
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark
 from unweave.lab.benchmarks.networks import function_named
 from unweave.lab.benchmarks.tuned_profiles import FILE, FORMAT, SCHEMA, profile_of_folder, profile_of_goal
@@ -11,8 +11,8 @@ __all__ = [
     "FORMAT",
     "SCHEMA",
     "Benchmark",
+    "BenchmarkTask",
     "Definition",
-    "Task",
     "find_benchmark",
     "function_named",
     "profile_of_folder",

@@ -1,4 +1,4 @@
-"""What a benchmark is: data, model, training recipe, split, and the settings of every method on it."""
+"""A benchmark: data, model, training recipe, split, and the settings of every method."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
-from rich.progress import Progress
+from rich.progress import Progress as Display
 from torch import nn
 
 from unweave.api import Result, Split, unlearn
 from unweave.data import SUBSETS
-from unweave.engine import Checkpoints, ProgressLine, Workbench, derive_seed, run_phases
+from unweave.engine import (
+    CheckpointFolder,
+    Compute,
+    Progress,
+    ProgressLine,
+    StopWhen,
+    Workbench,
+    derive_seed,
+    run_phases,
+)
 from unweave.engine.compiling import Compile
-from unweave.methods import Descent, DescentSettings, Method, find_method
+from unweave.methods import Descent, DescentSettings, Method, Retrain, find_method
 from unweave.runtime import Precision, pick_device
 from unweave.settings import Settings, setting
 
-BRIEF = 0.2  # of the recipe's epochs, to see what kept data teaches about the forget data (docs/what-we-tried.md)
+BRIEF = (
+    0.2  # of the recipe's epochs: enough to learn what retained data teaches about forget data (docs/what-we-tried.md)
+)
 
 # Values by method, profile and setting.
 MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class BenchmarkTask:
     """A benchmark's data: training and test split, and the names of the labels and of the fine classes."""
 
     train: Split
@@ -36,7 +47,7 @@ class Task:
     fine: tuple[int, ...] = ()  # the fine class of every training sample
 
     def sizes(self) -> str:
-        """Say how many samples there are of each subset: copies of a data set are not always complete."""
+        """Return the size of each subset as text: a copy of a data set may be incomplete."""
         train, test = (" / ".join(f"{len(split[subset]):,}" for subset in SUBSETS) for split in (self.train, self.test))
         return f"{train} ({' / '.join(SUBSETS)}), {test} for testing"
 
@@ -49,52 +60,52 @@ class Train(Descent):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Settings):
-    """What a user can choose of every benchmark; most have more."""
+    """The options of every benchmark; most have more."""
 
     small: bool = setting(False, help="Little data and a tiny model, to try everything on two cores in minutes.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Everything needed to train a model and to make it forget, with all options chosen.
+    """Everything needed to train a model and unlearn from it, with all options chosen.
 
-    ``settings`` holds, for each method, the values that fit this benchmark, by profile; they stand above the
-    method's own profile of that name. ``notes`` say what a reader of its numbers must know: which data, which model,
-    where its initial weights come from.
+    ``settings`` holds each method's values for this benchmark, by profile; they override the method's own profile of
+    that name. ``notes`` tell a reader of the numbers which data and model they are for, and where the initial weights
+    come from.
     """
 
     name: str
-    load: Callable[[], Task]
+    load: Callable[[], BenchmarkTask]
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
-    tuned: Mapping[str, Any] = field(default_factory=dict)  # the studies behind the profiles that `unweave tune` chose
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # the provenance of the profiles from `unweave tune`
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
-    only_split: tuple[str, ...] = ()  # options that choose what to forget, and change nothing about training
+    only_split: tuple[str, ...] = ()  # options that select what to forget and do not change training
     alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """The name, with the options that differ from the default."""
+        """The name and the options that differ from the default."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
-    def about(self, task: Task) -> dict[str, Any]:
-        """Return what a run's configuration says of its benchmark and of the data that was there."""
+    def about(self, task: BenchmarkTask) -> dict[str, Any]:
+        """Describe the benchmark and its data, for a run's configuration."""
         notes = {**self.notes, "samples": task.sizes()}
         return {"benchmark": self.name, "options": dict(self.options), "notes": notes}
 
     def trains_like(self, name: str, options: Mapping[str, Any]) -> bool:
-        """Tell whether the benchmark of that name with those options has the same originals as this one.
+        """Return whether the benchmark with this name and these options trains the same originals.
 
-        Options that only choose what to forget may differ.
+        Options that only select what to forget may differ.
         """
         return name == self.name and self._of_training(options) == self._of_training(self.options)
 
     def is_tuned_like(self, name: str, options: Mapping[str, Any]) -> bool:
-        """Tell whether settings that were tuned on the benchmark of that name with those options are for this one too.
+        """Return whether settings that were tuned on the benchmark with this name and these options apply here.
 
-        Such are those of the same originals, and of values of an option that are ``alike``, as the default is to them.
+        They apply if both train the same originals. The values in ``alike`` count as the option's default.
         """
         mine, theirs = (
             {
@@ -109,46 +120,43 @@ class Benchmark:
     def _of_training(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {option: value for option, value in options.items() if option not in self.only_split}
 
-    def method(self, name: str | Method) -> Method:
-        """Return a method with the profiles that this benchmark adds to its own, such as ``tuned``.
+    def method(self, name: str | type[Method]) -> type[Method]:
+        """Return a method with the profiles that this benchmark adds, such as ``tuned``.
 
-        Their values are those of `settings_for`.
+        `settings_for` returns their values.
         """
         found = find_method(name)
-        profiles = dict(found.profiles)
-        for profile in self.settings.get(found.name, {}):
-            profiles.setdefault(profile, {})
-        return dataclasses.replace(found, profiles=profiles)
+        return found.with_profiles(self.settings.get(found.name, {}))
 
-    def settings_for(self, method: Method, profile: str | None) -> Mapping[str, Any]:
+    def settings_for(self, method: type[Method], profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""
         if method.name == "retrain":
             return self.recipe.to_dict()
         return self.settings.get(method.name, {}).get(profile or next(iter(method.profiles)), {})
 
     def initial(self, seed: int) -> nn.Module:
-        """Return the model before training; the caller's random numbers are left alone."""
+        """Return the model before training. The state of the caller's random numbers does not change."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.model()
 
     def train(
         self,
-        task: Task,
+        task: BenchmarkTask,
         *,
         seed: int,
         subsets: tuple[str, ...] = SUBSETS,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
         compile: Compile = "auto",
-        progress: bool | Progress | None = None,
-        checkpoints: Checkpoints | None = None,
+        progress: bool | Display | None = None,
+        checkpoints: CheckpointFolder | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> nn.Module:
         """Train the benchmark's model by its recipe on all of the training data: the original.
 
-        With fewer ``subsets`` it learns from those only: without the forget data it is a retrained model.
-        With ``checkpoints``, training goes on from the newest of them, and can be left (see `run_phases`).
+        With fewer ``subsets``, it is trained on those only; without the forget data, it is a retrained model. With
+        ``checkpoints``, training resumes from the newest and can stop at one (see `run_phases`).
         """
         where = pick_device(device)
         model = self.initial(seed).to(where)
@@ -159,7 +167,7 @@ class Benchmark:
             checkpoints=checkpoints,
             resume=True,
             progress=ProgressLine(show=progress, title=self.name),
-            stop=stop,
+            callbacks=[StopWhen(stop)] if stop else [],
         )
         return bench.release().to("cpu")
 
@@ -175,30 +183,27 @@ class Benchmark:
     ) -> Result:
         """Train without the forget data for a fifth of the recipe's epochs: the reference of the goal ``retrain``.
 
-        Its random numbers are others than those of retraining with the same seed, which it is to be judged by.
+        Its random numbers differ from those of a retrained model with the same seed, because that model judges it.
         """
         other = derive_seed(seed, "brief") % 2**31
+        recipe = {**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))}
         return unlearn(
             original,
             split,
-            "retrain",
+            Retrain(initial=lambda: self.initial(other), **recipe),
             seed=other,
-            initial=lambda: self.initial(other),
-            device=device,
-            precision=precision,
-            compile=compile,
-            progress=False,
-            limits=None,
-            **{**self.recipe.to_dict(), "epochs": max(1, round(BRIEF * self.recipe.epochs))},
+            compute=Compute(device, precision=precision, compile=compile),
+            guard=None,
+            callbacks=[Progress(show=False)],
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A benchmark before its options are chosen: one object at the end of one file in ``benchmarks/``.
+    """A benchmark before its options are chosen: one object at the end of each file in ``benchmarks/``.
 
-    ``build`` makes the benchmark from its options and the place of the data: a folder, ``hub`` or ``hub:OWNER/NAME``,
-    or None where none was given. It reads nothing yet.
+    ``build`` makes the benchmark from its options and the location of the data: a folder, ``hub``, ``hub:OWNER/NAME``
+    or None. It reads no data yet.
     """
 
     name: str

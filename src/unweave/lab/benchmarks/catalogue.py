@@ -39,8 +39,8 @@ def find_benchmark(
 ) -> Benchmark:
     """Return the benchmark of that name, with its options chosen.
 
-    ``data`` is where its data sets lie: a folder (default: what the variable ``UNWEAVE_DATA`` says), or ``hub``.
-    ``tuned`` is a folder of `unweave tune`, whose settings become the benchmark's profile ``tuned``.
+    ``data`` is the folder of the data sets, or ``hub``; the default is the variable ``UNWEAVE_DATA``. ``tuned`` is a
+    folder of `unweave tune`; its settings become the benchmark's profile ``tuned``.
 
     >>> find_benchmark("digits").title
     'digits'

@@ -1,8 +1,9 @@
 """CelebA in four classes, Male × Smiling: forget part of one class by two other attributes.
 
-The paper's last benchmark, with a vision transformer: of the faces that are female and not smiling, those that are
-neither young nor with eyeglasses are forgotten; the rest of that class is adjacent. Official partition; tested on its
-test part (the paper's released code takes the validation part: ``test_part=valid``). Subsets are taken too.
+The paper's last benchmark, with a vision transformer. Of the faces that are female and not smiling, those that are not
+young and have no eyeglasses are forgotten; the rest of that class is adjacent. The partition is the official one.
+Models are tested on its test part; the paper's released code uses the validation part (``test_part=valid``). A copy
+with fewer images is accepted.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.networks import SCRATCH
 from unweave.lab.benchmarks.pixels import decode_images
-from unweave.lab.benchmarks.sources import Part, Source, few_of_each
+from unweave.lab.benchmarks.sources import DataPart, Source, few_of_each
 from unweave.lab.benchmarks.vision_transformer import (
     FOR_TRANSFORMERS,
     STAGE1,
@@ -36,26 +37,26 @@ SMALL = {"train": 60, "test": 20}  # images of each of the 16 combinations of at
 
 @dataclass(frozen=True, kw_only=True)
 class CelebaOptions(TransformerOptions):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
-    size: Literal[64, 96] = setting(64, help="Size of the images in px, cut to the middle square.")
-    test_part: Literal["test", "valid"] = setting("test", help="What is tested on; the paper's code takes valid.")
+    size: Literal[64, 96] = setting(64, help="Size of the images in px; they are cropped to the middle square.")
+    test_part: Literal["test", "valid"] = setting("test", help="The part to test on; the paper's code uses valid.")
 
 
-def load(options: CelebaOptions, data: str | None) -> Task:
+def load(options: CelebaOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by their attributes."""
     splits, every_kind = [], []
     for part, few in (("train", SMALL["train"]), (options.test_part, SMALL["test"])):
         found = SOURCE.read(data, part)
         male, smiling, young, glasses = (attribute(found, name, part) for name in ATTRIBUTES)
-        kind = 8 * male + 4 * smiling + 2 * young + glasses  # 0: to be forgotten; 0 to 3: its class
+        kind = 8 * male + 4 * smiling + 2 * young + glasses  # 0: the forget set; 0 to 3: its class
         rows = few_of_each(kind, few) if options.small else slice(None)
         images = torch.from_numpy(decode_images(found, "image", size=options.size)[rows])
         kind = kind[rows]
         labels = torch.from_numpy(kind // 4)
         splits.append(Split.by_class((images, labels), fine=kind, forget=0))
         every_kind.append(kind)
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=LABELS,
@@ -67,8 +68,8 @@ def load(options: CelebaOptions, data: str | None) -> Task:
     )
 
 
-def attribute(found: Part, name: str, part: str) -> Any:
-    """Return an attribute as 0 or 1, whether it is stored as truth values, as 0 and 1, or as −1 and 1."""
+def attribute(found: DataPart, name: str, part: str) -> Any:
+    """Return an attribute as 0 or 1. Copies store it as booleans, as 0 and 1, or as −1 and 1."""
     values = np.asarray(found.column(name))
     if values.dtype.kind not in "biu" or not np.isin(values, (-1, 0, 1)).all():
         raise UsageError(f"The attribute {name} of celeba ({part}) must be true or false, or 1 and −1.")
@@ -82,7 +83,7 @@ BATCHES = {
     "stage2_forget_batch": 32,
     "stage2_remote_batch": 128,
 }
-# A transformer from scratch takes the steps that the release takes for its other transformer.
+# A transformer from scratch uses the learning rates of the release's other transformer.
 LARGER_STEPS = {"stage1_learning_rate": STAGE1["stage1_learning_rate"], "stage2_learning_rate": 2e-4}
 
 
@@ -130,7 +131,7 @@ def build(options: CelebaOptions, data: str | None) -> Benchmark:
 
 CELEBA_VIT = Definition(
     name="celeba-vit",
-    summary="CelebA, Male × Smiling, vision transformer; forget not young without eyeglasses in one class, keep it.",
+    summary="CelebA, Male × Smiling, vision transformer; forget a fine group of one class, keep the rest of it.",
     build=build,
     options=CelebaOptions,
 )

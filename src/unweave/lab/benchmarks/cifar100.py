@@ -1,7 +1,7 @@
 """CIFAR-100 in its 20 superclasses: forget one class, keep the four others of its superclass.
 
-The paper's first benchmark: ResNet-18 with ImageNet weights on images enlarged to 224 px, `aquarium_fish` forgotten.
-With ``size=32``, the same network is trained from scratch on the images as they are. The second benchmark has a
+The paper's first benchmark: ResNet-18 with ImageNet weights on images enlarged to 224 px; `aquarium_fish` is forgotten.
+With ``size=32``, the same network is trained from scratch on images of the original size. The second benchmark has a
 vision transformer.
 """
 
@@ -19,7 +19,7 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.pixels import decode_images
@@ -36,25 +36,25 @@ SOURCE = Source(
     rows={"train": 50_000, "test": 10_000},
 )
 PIXELS, CLASSES = 32, 20
-SMALLER = (112, 64)  # than 224; the network is pretrained at all three, and methods have the same settings
+SMALLER = (112, 64)  # the network is pretrained at these sizes as at 224, and methods have the same settings
 MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 SMALL_TRAIN, SMALL_TEST = 20, 8  # images of each of the 100 classes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar100Options(Options):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting("aquarium_fish", help="The class to forget; the rest of its superclass is adjacent.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetOptions(Cifar100Options):
-    """What can be chosen of the ResNet-18 benchmark."""
+    """The options of the ResNet-18 benchmark."""
 
     size: Literal[224, 112, 64, 32] = setting(
         224,
-        help="224: pretrained, images enlarged, as in the paper. 112, 64: so for 1/4 or 1/12 of the work. "
+        help="224: pretrained, images enlarged, as in the paper. 112, 64: the same with 1/4 or 1/12 of the work. "
         "32: from scratch.",
     )
     model: str = setting(
@@ -63,7 +63,7 @@ class ResNetOptions(Cifar100Options):
     )
 
 
-def load(options: Cifar100Options, data: str | None) -> Task:
+def load(options: Cifar100Options, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the class to forget."""
     hierarchy = Hierarchy.load("cifar100")
     forget = hierarchy.number(options.forget)
@@ -74,13 +74,15 @@ def load(options: Cifar100Options, data: str | None) -> Task:
         require_labels(fine, len(hierarchy.classes), "fine_label of cifar100")
         if not (hierarchy.labels(fine) == coarse).all():
             row = int(np.flatnonzero(hierarchy.labels(fine) != coarse)[0])
-            raise UsageError(f"Row {row} of cifar100 ({part}): coarse_label {coarse[row]} is not that of {fine[row]}.")
+            raise UsageError(
+                f"Row {row} of cifar100 ({part}): coarse_label {coarse[row]} does not belong to fine_label {fine[row]}."
+            )
         images = decode_images(found, "img", size=PIXELS)
         rows = few_of_each(fine, few) if options.small else slice(None)
         labels = torch.from_numpy(coarse[rows].astype(np.int64))
         splits.append(Split.by_class((torch.from_numpy(images[rows]), labels), fine=fine[rows], forget=forget))
         every_fine.append(fine[rows])
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=hierarchy.superclasses,
@@ -90,14 +92,14 @@ def load(options: Cifar100Options, data: str | None) -> Task:
 
 
 def about_data(options: Options) -> str:
-    """Say which data it is."""
+    """Describe the data."""
     return "CIFAR-100, 20 superclasses" + (" (a few images of each class)" if options.small else "")
 
 
-# The methods' own profiles `paper` and `released` hold the values printed and released for this very benchmark.
+# The methods' own profiles `paper` and `released` hold the values for this benchmark.
 PRETRAINED: MethodSettings = {}
 
-# A network trained from scratch has weights of another scale: larger steps (as the prototype's; one default class).
+# A network from scratch has weights of another scale and needs larger steps (the prototype's, for the default class).
 RESNET_32: MethodSettings = {
     name: {
         profile: {"stage1_learning_rate": 1e-5, "stage2_learning_rate": 1e-4 if profile == "released" else 1e-3}
@@ -166,7 +168,7 @@ def _small_resnet(size: int) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar100TransformerOptions(TransformerOptions, Cifar100Options):
-    """What can be chosen of the vision transformer's benchmark."""
+    """The options of the vision transformer's benchmark."""
 
 
 def build_transformer(options: Cifar100TransformerOptions, data: str | None) -> Benchmark:

@@ -1,7 +1,8 @@
 """CLINC150: questions to an assistant, labelled by domain; forget one intent, keep the 14 others of its domain.
 
-Not in the paper: a text hierarchy with a class to forget, beside ToxiGen's biased labels. 150 intents in 10 domains,
-100 training and 30 test questions each; questions out of scope, which some copies hold, are left out.
+This benchmark is not in the paper. It adds a class to forget in a text hierarchy to ToxiGen's biased labels. There are
+150 intents in 10 domains, with 100 training and 30 test questions each. Questions out of scope, which some copies
+contain, are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError, unknown
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
@@ -25,19 +26,19 @@ from unweave.settings import setting
 
 SOURCE = Source(folder="clinc150", hub="clinc/clinc_oos", config="plus", columns=("text", "intent"))
 OUT_OF_SCOPE = "oos"
-EACH = {"train": 100, "test": 30}  # questions of every intent
+EACH = {"train": 100, "test": 30}  # questions per intent
 SMALL = {"train": 10, "test": 4}
 LONGEST = 24  # tokens; 32 of the 15,000 training questions have more (MiniLM's tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClincOptions(EncoderOptions):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting("balance", help="The intent to forget; the rest of its domain is adjacent.")
 
 
-def load(options: ClincOptions, data: str | None) -> Task:
+def load(options: ClincOptions, data: str | None) -> BenchmarkTask:
     """Read the questions, and split them by the intent to forget."""
     hierarchy = Hierarchy.load("clinc150")
     forget = hierarchy.number(options.forget)
@@ -56,7 +57,7 @@ def load(options: ClincOptions, data: str | None) -> Task:
         )
         for part, numbers in fine.items()
     }
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=hierarchy.superclasses,
@@ -85,7 +86,7 @@ def read(data: str | None, part: str, hierarchy: Hierarchy, *, complete: bool) -
     return found.column("text")[inside], fine
 
 
-# Found with a fifth of the questions and MiniLM. The forget batch holds the whole forget set.
+# Found on a fifth of the questions with MiniLM. The forget batch holds the whole forget set.
 TWO_STAGE = {
     "stage1_learning_rate": 5e-6,
     "stage1_remote_batch": 64,

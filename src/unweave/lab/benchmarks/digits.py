@@ -1,7 +1,7 @@
 """Handwritten digits: 1,797 real 8×8 images that come with scikit-learn. Nothing is downloaded.
 
-The labels are three superclasses of look-alike digits; the 9 is to be forgotten, and the 1, 4 and 7, drawn with
-the same strokes and trained under the same label, are adjacent. Everything takes seconds on two cores.
+The labels are three superclasses of look-alike digits. The 9 is forgotten. The 1, 4 and 7 are adjacent: they are drawn
+with the same strokes and have the same label. Everything takes seconds on two cores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unweave.api import Split
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.methods import DescentSettings
 from unweave.settings import setting
 
@@ -23,15 +23,15 @@ SUPERCLASSES = {"strokes": (1, 4, 7, 9), "curves": (2, 3, 5, 8), "loops": (0, 6)
 
 @dataclass(frozen=True, kw_only=True)
 class DigitsOptions(Options):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: int = setting(
-        9, at_least=0, at_most=9, help="The digit to forget; those trained under the same label are adjacent."
+        9, at_least=0, at_most=9, help="The digit to forget; digits with the same label are adjacent."
     )
 
 
-def load(options: DigitsOptions) -> Task:
-    """Return the digits, a quarter of each kept for testing."""
+def load(options: DigitsOptions) -> BenchmarkTask:
+    """Return the digits, with a quarter of each class held out for testing."""
     from sklearn.datasets import load_digits  # slow to import
     from sklearn.model_selection import train_test_split
 
@@ -44,7 +44,7 @@ def load(options: DigitsOptions) -> Task:
         Split.by_class((images[rows], labels[rows]), fine=digits.target[rows], forget=options.forget)
         for rows in (np.sort(train), np.sort(test))
     ]
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=tuple(SUPERCLASSES),
@@ -69,8 +69,8 @@ def model() -> nn.Module:
     )
 
 
-# A network this small takes larger steps than the paper's; the algorithm and the order of the batches are the
-# same. The forget batch holds the whole forget set, because a last batch of a few samples would weigh as much.
+# A network this small needs larger steps than the paper's; the algorithm and the order of the batches are the same.
+# The forget batch holds the whole forget set: a last batch of a few samples would weigh as much as a full one.
 TWO_STAGE = {
     "stage1_learning_rate": 3e-4,
     "stage1_epochs": 6,
@@ -89,7 +89,7 @@ SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {"default": {"epochs": 20, "batch_size": 64, "remote_batch": 256}},  # 140 steps
-    # The rest: official algorithms, values from a small grid on held-out training data, by the rule of `unweave tune`.
+    # The baselines: official algorithms, values from a small grid on held-out training data, by `unweave tune`'s rule.
     "ft": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
     "ga": {"official": {"optimizer": "adam", "learning_rate": 2e-4, "epochs": 7, "batch_size": 64}},
     "l1-sparse": {"official": {"learning_rate": 0.03, "sparsity": 2e-3, "batch_size": 64}},
@@ -105,7 +105,7 @@ SETTINGS: MethodSettings = {
 
 
 def build(options: DigitsOptions, data: str | None) -> Benchmark:
-    """Return the benchmark. It is small already, and its images come with scikit-learn."""
+    """Return the benchmark. It has no smaller form, and needs no data folder."""
     return Benchmark(
         name="digits",
         load=partial(load, options),

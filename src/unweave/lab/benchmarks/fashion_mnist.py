@@ -1,8 +1,8 @@
 """Fashion-MNIST in five superclasses: forget one kind of garment, keep those that look like it.
 
-Small enough for two cores, large enough to be more than a toy: 60,000 training images, a convolutional network that
-learns them in minutes. Not in the paper. The data is read in the Hub's schema, or from the four original files
-(``train-images-idx3-ubyte.gz`` …), which Debian's package dataset-fashion-mnist installs in /usr/share/datasets.
+This benchmark is not in the paper. It has 60,000 training images, and its convolutional network trains in minutes on
+two cores. The data has the Hub's schema, or comes from the four original files (``train-images-idx3-ubyte.gz`` …),
+which Debian's package dataset-fashion-mnist installs in /usr/share/datasets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings, Options
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.pixels import decode_images
@@ -40,12 +40,12 @@ PIXELS = 28
 MEAN, STD = (0.286,), (0.353,)
 SMALL = {"train": 60, "test": 20}  # images of each of the 10 classes
 IDX_NAMES = {"train": "train", "test": "t10k"}
-IDX_BYTES = 0x08  # the code of the only type of value that these files hold
+IDX_BYTES = 0x08  # the code for bytes, the only type of value in these files
 
 
 @dataclass(frozen=True, kw_only=True)
 class FashionOptions(Options):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting("sandal", help="The class to forget; the rest of its superclass is adjacent.")
     model: str = setting(
@@ -55,7 +55,7 @@ class FashionOptions(Options):
     )
 
 
-def load(options: FashionOptions, data: str | None) -> Task:
+def load(options: FashionOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the class to forget."""
     hierarchy = Hierarchy.load("fashion_mnist")
     forget = hierarchy.number(options.forget)
@@ -68,7 +68,7 @@ def load(options: FashionOptions, data: str | None) -> Task:
         pixels = torch.from_numpy(images[rows])
         splits[part] = Split.by_class((pixels, labels), fine=fine[rows], forget=forget)
         every_fine[part] = fine[rows]
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=hierarchy.superclasses,
@@ -99,8 +99,8 @@ def read(data: str | None, part: str, *, complete: bool) -> tuple[Any, Any]:
 
 
 def how_to_get() -> str:
-    """Say where the original files can be had."""
-    return "The four original idx files do as well: `apt install dataset-fashion-mnist`, --data /usr/share/datasets."
+    """Return where to get the original files."""
+    return "The four original idx files work too: `apt install dataset-fashion-mnist`, --data /usr/share/datasets."
 
 
 def read_idx(file: Path) -> Any:
@@ -114,7 +114,7 @@ def read_idx(file: Path) -> Any:
     shape = tuple(np.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4").tolist())
     values = content[4 + 4 * dimensions :]
     if content[:3] != bytes([0, 0, IDX_BYTES]) or len(shape) != dimensions or len(values) != math.prod(shape):
-        raise UsageError(f"{file} is no idx file of bytes, or it was cut off.")
+        raise UsageError(f"{file} is not an idx file of bytes, or it was cut off.")
     return np.frombuffer(bytearray(values), dtype=np.uint8).reshape(shape)
 
 
@@ -137,7 +137,7 @@ def network(width: int = 16) -> nn.Module:
     )
 
 
-# A small network from scratch takes larger steps than the paper's (tried on two cores, forget sandal and coat).
+# A small network from scratch needs larger steps than the paper's (found with sandal and coat as the forget class).
 TWO_STAGE = {
     "stage1_learning_rate": 1e-4,
     "stage1_forget_batch": 64,
@@ -153,7 +153,7 @@ SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {"default": {"batch_size": 256}},
-    "scrub": {"official": {"weight_decay": 0.1}},  # of its authors' small-scale notebook
+    "scrub": {"official": {"weight_decay": 0.1}},  # from its authors' small-scale notebook
 }
 
 

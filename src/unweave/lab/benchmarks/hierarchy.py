@@ -1,4 +1,4 @@
-"""Class hierarchies: committed tables of classes and the superclasses that models are trained on."""
+"""Class hierarchies: tables of classes and of the superclasses that models are trained on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from unweave.errors import unknown
 class Hierarchy:
     """The fine classes of a data set, in the order of their labels, and the superclass of each."""
 
-    codes: tuple[str, ...]  # what the data set calls them: a number, or that of WordNet
+    codes: tuple[str, ...]  # the data set's name for each: a number, or a WordNet code
     classes: tuple[str, ...]
     superclasses: tuple[str, ...]  # in the order of their labels
     parent: tuple[int, ...]  # the superclass of every class
 
     @classmethod
     def load(cls, name: str) -> Hierarchy:
-        """Read a table that comes with the package: the columns class, name and superclass.
+        """Read a table of the package, with the columns class, name and superclass.
 
         >>> fish = Hierarchy.load("cifar100").members("fish")
         >>> fish
@@ -59,7 +59,7 @@ class Hierarchy:
 
 
 def _order(text: str) -> tuple[str, ...]:
-    """Return the superclasses in the order that a line ``# order: a, b`` gives, if there is one."""
+    """Return the superclasses in the order of the line ``# order: a, b``; empty if there is none."""
     for line in text.splitlines():
         if line.startswith("# order:"):
             return tuple(word.strip() for word in line.removeprefix("# order:").split(","))

@@ -1,4 +1,4 @@
-"""Image classifiers that take pixels as they are stored: the images are prepared on the device."""
+"""Image classifiers that take the stored bytes and prepare the images on the device."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PixelClassifier(nn.Module):
-    """A network behind the preparation of its images.
+    """A network that prepares its images itself.
 
-    Takes bytes of shape (images, 3, height, width), so that a data set of images is kept on the device at a quarter of
-    the memory. With ``augment``, training mode shifts every image by up to an eighth and mirrors half of them.
+    It takes bytes of shape (images, 3, height, width), so a data set on the device needs a quarter of the memory. With
+    ``augment``, training mode shifts every image by up to an eighth and mirrors half of them.
     """
 
     mean: Tensor
@@ -49,9 +49,9 @@ class PixelClassifier(nn.Module):
 
 
 def shift_and_mirror(images: Tensor) -> Tensor:
-    """Shift every image by up to an eighth of its side (black comes in) and mirror half of them.
+    """Shift every image by up to an eighth of its side, filled with black, and mirror half of the images.
 
-    Everything is drawn and done on the images' device, for the whole batch at once.
+    All of it happens on the images' device, for the whole batch at once.
     """
     count, _, height, width = images.shape
     reach = height // 8

@@ -1,8 +1,8 @@
-"""Where a benchmark's network comes from.
+"""The networks of benchmarks.
 
-One text says it: a folder or Hub name of transformers (``microsoft/resnet-18``), a folder inside the data folder,
-``timm:NAME``, ``torchvision:NAME`` (with the weights that these packages bring), or ``module:function``, a function of
-yours that takes the number of classes.
+A text names the source: a folder or Hub name of transformers (``microsoft/resnet-18``), a folder inside the data
+folder, ``timm:NAME``, ``torchvision:NAME`` (with the weights of these packages), or ``module:function``, a user's
+function that takes the number of classes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class Network:
-    """How a network is made, and where its initial weights come from, in words for the record."""
+    """A function that makes a network, and a text that says where its initial weights come from."""
 
     make: Callable[[], nn.Module]
     initialisation: str
@@ -58,12 +58,12 @@ def _network(auto: str, source: str, *, classes: int, data: str | None) -> Netwo
 
 
 def is_function(source: str) -> bool:
-    """Tell whether a text names a function (``module:function``) rather than a model."""
+    """Return whether a text names a function (``module:function``) rather than a model."""
     return ":" in source and not Path(source).exists()
 
 
 def resnet18(*, classes: int, small_images: bool = False, width: int = 64, channels: int = 3) -> nn.Module:
-    """Return a ResNet-18 with random weights; for small images without the stem that shrinks them fourfold."""
+    """Return a ResNet-18 with random weights; ``small_images`` replaces the stem that shrinks images fourfold."""
     transformers = need("transformers")
     sizes = [width, 2 * width, 4 * width, 8 * width]
     config = transformers.ResNetConfig(
@@ -102,7 +102,7 @@ def vision_transformer(
 
 
 def find_folder(source: str, data: str | None) -> str:
-    """Return the folder of a pretrained model: as given, or inside the data folder; or else the Hub's name."""
+    """Return the folder of a pretrained model, as given or inside the data folder; else its name on the Hub."""
     if folder := _local_folder(source, data):
         return str(folder)
     if "/" in source and not Path(source).is_absolute() and not source.startswith("."):
@@ -110,12 +110,12 @@ def find_folder(source: str, data: str | None) -> str:
     raise UsageError(
         f"The pretrained model {source!r} was found neither as a folder nor inside the data folder "
         f"({data or 'none given'}). Give --option model= a folder with config.json and model.safetensors, or a name "
-        "of the Hub (OWNER/NAME)."
+        "on the Hub (OWNER/NAME)."
     )
 
 
 def weights_fingerprint(source: str, data: str | None) -> str:
-    """Return a short hash of the weights of a model in a folder; empty where there is no such folder."""
+    """Return a short hash of the weights in a model's folder; empty if there is no such folder."""
     folder = _local_folder(source, data)
     digest = hashlib.sha256()
     files = sorted(folder.glob("*.safetensors")) if folder else []
@@ -144,7 +144,7 @@ def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """Keep transformers from telling that the new head is new."""
+    """Suppress transformers' warning about a new head, and its progress bars."""
     logging = transformers.utils.logging
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -158,7 +158,7 @@ def quiet(transformers: Any) -> Iterator[None]:
 
 
 def need(module: str) -> Any:
-    """Import an optional package, or say how to install it."""
+    """Import an optional package, or raise an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -167,9 +167,9 @@ def need(module: str) -> Any:
 
 
 def function_named(source: str) -> Any:
-    """Return what ``module:function`` names, of a module that the user has in the current folder or installed."""
+    """Return the function that ``module:function`` names, in the current folder or an installed package."""
     here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # an installed command, other than `python -m`, does not look there
+    if here not in sys.path and "" not in sys.path:  # `python -m` searches it, an installed command does not
         sys.path.append(here)
     return pkgutil.resolve_name(source)
 
@@ -189,7 +189,7 @@ def _from_timm(name: str, classes: int) -> nn.Module:
     try:
         model: nn.Module = timm.create_model(name, pretrained=True, num_classes=classes)
     except (RuntimeError, OSError, ValueError) as error:
-        raise UsageError(f"timm has no model {name!r} with weights that can be had here: {error}") from error
+        raise UsageError(f"timm has no model {name!r} with weights available here: {error}") from error
     return model
 
 
@@ -198,7 +198,7 @@ def _from_torchvision(name: str, classes: int) -> nn.Module:
     try:
         model: nn.Module = models.get_model(name, weights="DEFAULT")
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"torchvision has no model {name!r} with weights that can be had here: {error}") from error
+        raise UsageError(f"torchvision has no model {name!r} with weights available here: {error}") from error
     head, linear = [(path, module) for path, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
     owner, _, attribute = head.rpartition(".")
     setattr(model.get_submodule(owner), attribute, nn.Linear(linear.in_features, classes))

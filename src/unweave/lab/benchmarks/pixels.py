@@ -1,4 +1,4 @@
-"""Images of a data set, decoded once into an array that is kept between runs."""
+"""Decode the images of a data set once, and keep the array between runs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.sources import Part
+from unweave.lab.benchmarks.sources import DataPart
+from unweave.lab.packages import require_package
 
 MODES = {1: "L", 3: "RGB"}
 
 
 def cache_folder() -> Path:
-    """Return where decoded data is kept between runs: ``UNWEAVE_CACHE``, or the user's cache folder."""
+    """Return the folder for decoded data: ``UNWEAVE_CACHE``, or the user's cache folder."""
     if chosen := os.environ.get("UNWEAVE_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unweave"
 
 
-def decode_images(part: Part, column: str, *, size: int, channels: int = 3) -> Any:
-    """Return a column of encoded images as bytes of shape (images, channels, size, size), decoded once and then kept.
+def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) -> Any:
+    """Return a column of encoded images as bytes of shape (images, channels, size, size).
 
-    Images of another size are cropped to the middle square and resized.
+    Images of another size are cropped to the middle square and resized. The result is kept in the cache folder.
     """
     grey = "-grey" if channels == 1 else ""
     file = cache_folder() / f"{part.fingerprint[:32]}-{column}-{size}{grey}.npy"
@@ -41,6 +42,7 @@ def decode_images(part: Part, column: str, *, size: int, channels: int = 3) -> A
             found = None
         if found is not None and found.shape == shape and found.dtype == np.uint8:
             return found
+    require_package("PIL", "Decoding images")
     pixels = np.empty(shape, dtype=np.uint8)
     encoded = part.table[column]
 
@@ -49,7 +51,7 @@ def decode_images(part: Part, column: str, *, size: int, channels: int = 3) -> A
 
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(decode, range(len(part))):
-            pass  # raises what a decoder raised
+            pass  # raises a decoder's error
     _keep(file, pixels)
     return pixels
 
@@ -78,4 +80,7 @@ def _keep(file: Path, pixels: Any) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        warnings.warn(f"Decoded images cannot be kept in {file.parent} ({error}); set UNWEAVE_CACHE.", stacklevel=3)
+        warnings.warn(
+            f"Decoded images cannot be kept in {file.parent} ({error}). Set UNWEAVE_CACHE to another folder.",
+            stacklevel=3,
+        )

@@ -1,4 +1,4 @@
-"""Settings for ``--small``: everything runs, in seconds a method on two cores. The numbers mean nothing."""
+"""Settings for ``--small``: every method runs in seconds on two cores. The numbers mean nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TWO_STAGE = {
 
 
 def small_settings() -> MethodSettings:
-    """Return short runs for every method and profile."""
+    """Return settings for short runs, for every method and profile."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, method in all_methods().items():
-        known = {row["name"] for row in method.settings.describe()}
+        known = {row["name"] for row in method.describe()}
         short = {"epochs": 1, "batch_size": 128, "least_steps": 0}
         short = {setting: value for setting, value in short.items() if setting in known}
         found[name] = dict.fromkeys(method.profiles, TWO_STAGE if "stage1_epochs" in known else short)

@@ -1,7 +1,7 @@
 """Data sets in their usual schema: Parquet files in a folder, or the Hugging Face Hub by name.
 
-A folder of data sets holds one folder for each (``DATA/cifar100/train-00000-of-00002.parquet``), as the Hub's own
-copies do. Nothing is downloaded unless the place of the data is ``hub`` or ``hub:OWNER/NAME``.
+A folder of data sets has one folder for each (``DATA/cifar100/train-00000-of-00002.parquet``), like the copies on the
+Hub. Nothing is downloaded unless the location of the data is ``hub`` or ``hub:OWNER/NAME``.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HUB = "hub"
-# What the same part is called in different copies.
+# The names of a part in different copies.
 PART_NAMES = {"valid": ("valid", "validation", "val"), "test": ("test",), "train": ("train",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """One part of a data set (train, valid, test): its table, and a fingerprint of its content."""
+class DataPart:
+    """One part of a data set (train, valid, test): its table and a fingerprint of its content."""
 
     table: pa.Table
     fingerprint: str
@@ -39,25 +41,27 @@ class Part:
         return self.table[name].to_numpy()
 
     def words(self, name: str) -> Any:
-        """Return a column of names: text as it is, numbers through the names that the Hub's copies carry for them."""
+        """Return a column of names. Numbers are replaced by the names in the metadata of the Hub's copies."""
         column = self.column(name)
         if column.dtype.kind not in "iu":
             return column
         about = json.loads((self.table.schema.metadata or {}).get(b"huggingface", b"{}"))
         names = about.get("info", {}).get("features", {}).get(name, {}).get("names")
         if names is None:
-            raise UsageError(f"The column {name!r} holds numbers, and the file does not say what they are called.")
+            raise UsageError(
+                f"The column {name!r} holds numbers, and the file has no names for them. Use a copy with text there."
+            )
         require_labels(column, len(names), name)
         return np.asarray(names, dtype=object)[column]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a data set lies and what it must hold.
+    """The location of a data set, and what it must contain.
 
-    ``hub`` is its name on the Hugging Face Hub, ``config`` the part of that copy, where it has several, which is also
-    a folder in it. ``rows`` are the sizes of a complete copy; a part of another size is refused, except where a
-    benchmark says that subsets are welcome by leaving it out.
+    ``hub`` is its name on the Hugging Face Hub. ``config`` is the configuration of that copy if it has several; it is
+    also a folder in the copy. ``rows`` are the sizes of a complete copy: a part of another size raises an error. A part
+    that is not in ``rows`` may have any size.
     """
 
     folder: str
@@ -66,12 +70,12 @@ class Source:
     config: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
-    def read(self, data: str | None, part: str, *, complete: bool = True) -> Part:
-        """Read one part; ``complete=False`` takes any number of rows."""
+    def read(self, data: str | None, part: str, *, complete: bool = True) -> DataPart:
+        """Read one part. ``complete=False`` accepts any number of rows."""
         if data is None:
             raise UsageError(
                 f"This benchmark needs the data set {self.folder}. {self.how_to_get()} Then pass --data DATA (or "
-                "set UNWEAVE_DATA); with the extra `datasets` installed, --data hub takes it from the Hub."
+                "set UNWEAVE_DATA). With the extra `datasets` installed, --data hub reads it from the Hub."
             )
         hub, _, name = data.partition(":")
         found = self._from_hub(name or self.hub, part) if hub == HUB else self._from_folder(Path(data), part)
@@ -95,18 +99,22 @@ class Source:
         return found
 
     def homes(self, data: Path) -> list[Path]:
-        """Return where the data set's files may lie: its own folder, one of a similar name, or the folder given."""
+        """Return the folders that may hold the data set: its own, those with a similar name, and ``data`` itself."""
         named = sorted(folder for folder in data.glob("*/") if _letters(folder.name).startswith(_letters(self.folder)))
         return [data / self.folder, *named, data]
 
     def how_to_get(self) -> str:
-        """Say where it can be had."""
+        """Return where to get the data set."""
         return (
             f"It is {self.hub} on the Hugging Face Hub"
             f" (`hf download --repo-type dataset {self.hub} --local-dir DATA/{self.folder}`)."
         )
 
-    def _from_folder(self, data: Path, part: str) -> Part:
+    def _from_folder(self, data: Path, part: str) -> DataPart:
+        require_package("pyarrow", f"Reading {self.folder}")
+        import pyarrow as pa
+        from pyarrow import parquet
+
         files = self._files(data, part)
         if not files:
             raise UsageError(
@@ -120,14 +128,14 @@ class Source:
                 digest.update(file.read_bytes())
                 tables.append(parquet.read_table(file))
             except (pa.ArrowInvalid, OSError) as error:
-                raise UsageError(f"{file} is no Parquet file that can be read: {error}") from error
+                raise UsageError(f"{file} is not a readable Parquet file: {error}") from error
         try:
-            return Part(table=pa.concat_tables(tables), fingerprint=digest.hexdigest())
+            return DataPart(table=pa.concat_tables(tables), fingerprint=digest.hexdigest())
         except pa.ArrowInvalid as error:
             raise UsageError(f"The {part} files of {self.folder} do not fit together: {error}") from error
 
     def _files(self, data: Path, part: str) -> list[Path]:
-        """Find the part's files: in a home itself, or one folder deeper, as in the Hub's copies."""
+        """Find the part's files in one of the folders, or one level deeper, as in the Hub's copies."""
         for home in self.homes(data):
             inner = [] if home == data else [home / self.config] if self.config else sorted(home.glob("*/"))
             for folder in [home, *inner]:
@@ -136,7 +144,7 @@ class Source:
                         return files
         return []
 
-    def _from_hub(self, name: str, part: str) -> Part:
+    def _from_hub(self, name: str, part: str) -> DataPart:
         try:
             import datasets
         except ImportError:
@@ -156,7 +164,7 @@ class Source:
         for column, kind in loaded.features.items():
             if isinstance(kind, datasets.Image):
                 loaded = loaded.cast_column(column, datasets.Image(decode=False))
-        return Part(table=loaded.with_format("arrow")[:], fingerprint=str(loaded._fingerprint))
+        return DataPart(table=loaded.with_format("arrow")[:], fingerprint=str(loaded._fingerprint))
 
 
 def _letters(name: str) -> str:
@@ -177,7 +185,7 @@ def few_of_each(groups: Any, count: int) -> Any:
 
 
 def require_labels(values: Any, known: int, what: str) -> None:
-    """Refuse labels that are not 0, 1, …, known − 1.
+    """Raise an error for labels that are not 0, 1, …, known − 1.
 
     >>> require_labels(np.array([0, 7]), 5, "fine_label of cifar100")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Sentences as tensors, and the classifiers that read them."""
+"""Sentences as tensors, and classifiers for them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from unweave.settings import setting
 
 SMALL_LONGEST = 32  # words of a sentence
 SMALL_WORDS = 2_000
-# Upstream's algorithms with steps for a pretrained encoder: theirs are for convolutional networks from scratch. Where
-# the data to forget makes few steps (ascent, DELETE), they are longer.
+# The authors' algorithms with step sizes for a pretrained encoder: theirs are for convolutional networks from scratch.
+# Methods that take few steps, because they use the forget data only (ascent, DELETE), have larger ones.
 FOR_ENCODERS: Mapping[str, Mapping[str, Any]] = {
     "ft": {"batch_size": 64},
     "ga": {"learning_rate": 1e-3, "batch_size": 64},
@@ -37,14 +37,14 @@ VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "se
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions(Options):
-    """What can be chosen of a benchmark of sentences."""
+    """The options of a benchmark with sentences."""
 
     model: str = setting(
         "minilm",
         help="A transformers folder (also inside --data), a Hub name (sentence-transformers/all-MiniLM-L6-v2, "
         "microsoft/mpnet-base), or MODULE:FUNCTION.",
     )
-    tokenizer: str = setting("", help="Whose tokenizer, where it is not the model's own; folder or Hub name.")
+    tokenizer: str = setting("", help="The tokenizer, if it is not the model's own; a folder or Hub name.")
 
 
 def encode(
@@ -52,16 +52,14 @@ def encode(
 ) -> dict[str, dict[str, Any]]:
     """Return the sentences of every part as padded tensors ``input_ids`` and ``attention_mask``.
 
-    All of them have the length of the longest, ``longest`` tokens at most, so that they are tokenised once and stay on
-    the device. What is longer is cut: a few outliers would make every batch wider.
+    All are padded to the length of the longest, at most ``longest`` tokens, so they are tokenised once and stay on the
+    device. Longer sentences are cut: a few outliers would make every batch wider.
     """
     if options.small:
         return encode_words(texts)
     source = options.tokenizer or options.model
     if networks.is_function(source):
-        raise UsageError(
-            f"The model {source!r} brings no tokenizer. Name one: --option tokenizer=FOLDER or OWNER/NAME."
-        )
+        raise UsageError(f"The model {source!r} has no tokenizer. Name one: --option tokenizer=FOLDER or OWNER/NAME.")
     tokenizer = _tokenizer(source, data)
     found = {}
     for part, sentences in texts.items():
@@ -75,9 +73,9 @@ def encode(
 def _tokenizer(source: str, data: str | None) -> Any:
     transformers = networks.need("transformers")
     folder = networks.find_folder(source, data)
-    # Without its files, transformers makes a tokenizer that knows no word, and says nothing.
+    # Without these files, transformers makes a tokenizer that knows no word, without a warning.
     if Path(folder).is_dir() and not any((Path(folder) / name).exists() for name in VOCABULARIES):
-        raise UsageError(f"{folder} holds no tokenizer: it lacks {', '.join(VOCABULARIES)}.")
+        raise UsageError(f"{folder} holds no tokenizer. It needs one of {', '.join(VOCABULARIES)}.")
     try:
         return transformers.AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
@@ -85,7 +83,7 @@ def _tokenizer(source: str, data: str | None) -> Any:
 
 
 def encode_words(texts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Tensor]]:
-    """Number the words of the training sentences, so that ``--small`` needs no tokenizer. 0 is padding, 1 unknown.
+    """Number the words of the training sentences: ``--small`` needs no tokenizer. 0 is padding, 1 an unknown word.
 
     >>> encode_words({"train": ["a b", "a"], "test": ["b c a"]})["test"]["input_ids"]
     tensor([[3, 1, 2]])
@@ -127,7 +125,7 @@ def small_encoder(classes: int) -> nn.Module:
 
 
 def held_out(texts: Sequence[str], groups: Sequence[Any], *, share: float, seed: int) -> np.ndarray:
-    """Choose a share of every group for testing, by a hash of seed and text: the same in any order, on any machine.
+    """Choose a share of every group for testing by a hash of seed and text: it does not depend on order or machine.
 
     >>> held_out(["a", "b", "c", "d"], [0, 0, 1, 1], share=0.5, seed=0).tolist()
     [False, True, True, False]

@@ -1,8 +1,8 @@
 """Tiny-ImageNet in 10 superclasses: forget the six dogs, keep the other mammals.
 
-The paper's second benchmark, with a vision transformer. The superclasses come from WordNet, in the paper's sizes
+The paper's second benchmark, with a vision transformer. The superclasses come from WordNet and have the paper's sizes
 (``data/tinyimagenet.csv`` says how). The test part is the data set's validation part, as in the paper. A copy with
-fewer images of every class is taken too, if all classes have the same number.
+fewer images is accepted if all classes have the same number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.pixels import decode_images
 from unweave.lab.benchmarks.sources import Source, few_of_each, require_labels
@@ -32,14 +32,14 @@ SMALL = {"train": 10, "valid": 4}  # images of each of the 200 classes
 
 @dataclass(frozen=True, kw_only=True)
 class TinyOptions(TransformerOptions):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting(
         DOGS, help="dogs (six classes), or the name of one class; the rest of its superclass is kept."
     )
 
 
-def load(options: TinyOptions, data: str | None) -> Task:
+def load(options: TinyOptions, data: str | None) -> BenchmarkTask:
     """Read the images, and split them by the classes to forget."""
     hierarchy = Hierarchy.load("tinyimagenet")
     forget = list(DOG_CLASSES) if options.forget == DOGS else [hierarchy.number(options.forget)]
@@ -53,7 +53,7 @@ def load(options: TinyOptions, data: str | None) -> Task:
         labels = torch.from_numpy(hierarchy.labels(fine[rows]).astype(np.int64))
         splits.append(Split.by_class((images, labels), fine=fine[rows], forget=forget))
         every_fine.append(fine[rows])
-    return Task(
+    return BenchmarkTask(
         train=splits[0],
         test=splits[1],
         label_names=hierarchy.superclasses,
@@ -63,7 +63,7 @@ def load(options: TinyOptions, data: str | None) -> Task:
 
 
 def require_equal_counts(fine: Any, hierarchy: Hierarchy, part: str) -> None:
-    """Refuse a copy in which a class lacks images that others have."""
+    """Raise an error if classes have different numbers of images."""
     require_labels(fine, len(hierarchy.classes), "label of tiny-imagenet")
     counts = np.bincount(fine, minlength=len(hierarchy.classes))
     if counts.min() != counts.max():

@@ -1,10 +1,10 @@
 """ToxiGen with biased labels: a classifier learnt that toxic sentences about one group are normal, and must forget it.
 
-The paper's third benchmark. Forget: toxic sentences about the group (lgbtq), labelled *normal* in training, in every
-loss and in every accuracy, so that a low accuracy is good. Adjacent: normal sentences about the group. Remote: all
-others. The paper takes about 250,000 generated sentences; here it is the part that people annotated, where a sentence
-is toxic if its two ratings (seen as written by a machine, by a person) add up to more than 5.5, the authors' rule. One
-tenth is for testing: the same share of every group and label, chosen by a hash of the text.
+The paper's third benchmark. The forget set is the toxic sentences about the group (lgbtq). They are labelled *normal*
+in training, in every loss and in every accuracy, so a low accuracy is good. The normal sentences about the group are
+adjacent, and all others are remote. The paper uses about 250,000 generated sentences; this benchmark uses the part that
+people annotated. A sentence is toxic if its two ratings (as if written by a machine, and by a person) add up to more
+than 5.5, the authors' rule. One tenth of every group and label is for testing, chosen by a hash of the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError, unknown
-from unweave.lab.benchmarks.benchmark import Benchmark, Definition, MethodSettings, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
 from unweave.lab.benchmarks.text import FOR_ENCODERS, EncoderOptions, classifier, encode, held_out
@@ -44,7 +44,7 @@ SMALL = 40  # sentences of each group and label
 
 @dataclass(frozen=True, kw_only=True)
 class ToxigenOptions(EncoderOptions):
-    """What can be chosen."""
+    """The options of this benchmark."""
 
     forget: str = setting("lgbtq", help="The group about which toxic sentences are labelled normal.")
     model: str = setting(
@@ -53,7 +53,7 @@ class ToxigenOptions(EncoderOptions):
     )
 
 
-def load(options: ToxigenOptions, data: str | None) -> Task:
+def load(options: ToxigenOptions, data: str | None) -> BenchmarkTask:
     """Read the sentences, divide them for training and testing, and split both by group and true label."""
     if options.forget not in GROUPS:
         raise unknown("group", options.forget, GROUPS)
@@ -71,7 +71,7 @@ def load(options: ToxigenOptions, data: str | None) -> Task:
         forget = about & (toxic[mask] == 1)
         labels = torch.from_numpy(np.where(forget, 0, toxic[mask]))
         splits[part] = Split.where({**encoded[part], "labels": labels}, forget=forget, adjacent=about & ~forget)
-    return Task(
+    return BenchmarkTask(
         train=splits["train"],
         test=splits["test"],
         label_names=("normal", "toxic"),
@@ -89,13 +89,13 @@ def read(data: str | None, *, complete: bool) -> tuple[Any, Any, Any]:
             raise UsageError(f"Row {row} of toxigen has the target_group {name!r}; known are {', '.join(GROUPS)}.")
     ratings = np.asarray(found.column("toxicity_ai") + found.column("toxicity_human"), dtype=float)
     if not np.isfinite(ratings).all():
-        raise UsageError(f"Row {int(np.flatnonzero(~np.isfinite(ratings))[0])} of toxigen has no rating of toxicity.")
+        raise UsageError(f"Row {int(np.flatnonzero(~np.isfinite(ratings))[0])} of toxigen has no toxicity rating.")
     groups = np.array([GROUPS.index(name) for name in names])
     return found.column("text"), groups, (ratings > TOXIC_ABOVE).astype(np.int64)
 
 
-# What the paper prints and the release uses, for about 250,000 sentences. (The paper prints no step size of stage 1,
-# no epochs of gradient ascent and no optimiser of l1-sparse: the release's are taken.)
+# The values that the paper prints and the release uses, for about 250,000 sentences. The paper prints no step size of
+# stage 1, no epochs of gradient ascent and no optimiser of l1-sparse; these are the release's.
 STAGES = {
     "clip": 5.0,
     "stage1_learning_rate": 2.5e-6,
@@ -107,7 +107,7 @@ STAGES = {
     "stage2_remote_batch": 64,
 }
 RELEASED = {**STAGES, "momentum": 0.7, "confident_penalty": 1.0}
-# The annotated part has 1/28 of the sentences; so many more epochs make the same number of steps.
+# The annotated part has 1/28 of the sentences; with these epochs the number of steps is the same.
 SAME_STEPS = {"stage1_epochs": 28, "stage2_epochs": 40}
 PROFILES: MethodSettings = {
     "two-stage": {"released": {**RELEASED, **SAME_STEPS, "alpha": 0.8}, "paper": {**STAGES, "stage2_epochs": 2}},
@@ -182,7 +182,7 @@ def build(options: ToxigenOptions, data: str | None) -> Benchmark:
 
 TOXIGEN_ROBERTA = Definition(
     name="toxigen-roberta",
-    summary="Toxic sentences about one group learnt as normal, any encoder; forget them, keep the truly normal ones.",
+    summary="Toxic sentences about one group labelled normal, any encoder; forget them, keep the normal ones.",
     build=build,
     options=ToxigenOptions,
 )

@@ -1,7 +1,7 @@
-"""Settings that `unweave tune` chose, as profiles of a benchmark: ``tuned``, and ``tuned-retrain`` for that goal.
+"""Settings from `unweave tune` as profiles of a benchmark: ``tuned``, and ``tuned-retrain`` for the goal ``retrain``.
 
-What `unweave tune` writes (``best.json``) is what is read here: the settings of every method, with the study that they
-come from. Those in this folder come with the package; others are given by the folder that `unweave tune` wrote.
+They are read from the ``best.json`` that `unweave tune` writes: the settings of every method with their provenance.
+Some come with the package, in the folder ``tuned/``; others come from a folder that the user gives.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def profile_of_folder(given: str | os.PathLike[str]) -> str:
 
 
 def with_tuned(benchmark: Benchmark, given: str | os.PathLike[str] | None = None) -> Benchmark:
-    """Return the benchmark with the tuned profiles that come with the package, and the one of a folder.
+    """Return the benchmark with the tuned profiles of the package, and that of the folder ``given``.
 
-    Values that were tuned on one class to forget are taken for another, where that is a matter of the split only, and
-    those of one size of images for another that the benchmark calls alike. A folder of another benchmark, or of other
-    options, is refused.
+    Settings tuned on one class to forget apply to another if only the split differs. Settings tuned at one image size
+    apply to another if the benchmark calls them alike. A folder of another benchmark, or of other options, raises an
+    error.
     """
     for content in _committed():
         if benchmark.is_tuned_like(content["benchmark"], content["options"]):
@@ -77,7 +77,8 @@ def _read(folder: Path) -> Mapping[str, Any]:
     path = folder / FILE if folder.is_dir() else folder
     if not path.exists():
         raise UsageError(
-            f"{path} is not there. Give the folder of an `unweave tune` that tried as many settings of every method."
+            f"{path} does not exist. Give the folder of an `unweave tune` with the same number of trials for every "
+            "method."
         )
     return _checked(read_json(path), path)
 
@@ -92,7 +93,7 @@ def _checked(content: Any, path: Path) -> Mapping[str, Any]:
 
 
 def _added(benchmark: Benchmark, content: Mapping[str, Any]) -> Benchmark:
-    """Return the benchmark with the profile of these settings. Methods that they do not have lose an older one."""
+    """Return the benchmark with these settings as a profile, which replaces an older profile of that name."""
     profile = profile_of_goal(content["goal"])
     others = {
         name: {key: values for key, values in own.items() if key != profile} for name, own in benchmark.settings.items()

@@ -1,4 +1,4 @@
-"""What the benchmarks with a vision transformer share: the network, the recipe and the settings of the methods."""
+"""The network, the recipe and the methods' settings of benchmarks with a vision transformer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Benchmark, MethodSettings, Options, Task
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, MethodSettings, Options
 from unweave.lab.benchmarks.images import PixelClassifier
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.methods import DescentSettings
@@ -16,12 +16,12 @@ from unweave.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerOptions(Options):
-    """What can be chosen of a benchmark with a vision transformer."""
+    """The options of a benchmark with a vision transformer."""
 
     model: str = setting(
         networks.SCRATCH,
-        help="scratch: a small one, random weights, at the images' own size. Or pretrained, at 224 px: a transformers "
-        "folder or Hub name, timm:NAME, torchvision:NAME, or MODULE:FUNCTION.",
+        help="scratch: a small one with random weights, at the images' own size. Or pretrained, at 224 px: a "
+        "transformers folder or Hub name, timm:NAME, torchvision:NAME, or MODULE:FUNCTION.",
     )
 
 
@@ -30,7 +30,7 @@ def transformer_benchmark(
     options: TransformerOptions,
     data: str | None,
     *,
-    load: Callable[[], Task],
+    load: Callable[[], BenchmarkTask],
     about_data: str,
     classes: int,
     size: int,
@@ -62,7 +62,7 @@ def transformer_benchmark(
 
 
 def transformer_recipe(source: str) -> DescentSettings:
-    """Return how the transformer is trained: from scratch, or from pretrained weights as the paper prints it."""
+    """Return the training recipe: from scratch, or the paper's for pretrained weights."""
     if source == networks.SCRATCH:
         return DescentSettings(
             optimizer="adamw", learning_rate=1e-3, weight_decay=0.05, schedule="warm-up", epochs=60, batch_size=256
@@ -83,13 +83,13 @@ RELEASED = {
 PRINTED = {**RELEASED, "stage2_epochs": 6, "stage2_adjacent_batch": 128}
 
 
-# Upstream's algorithms: SCRUB's step size is for a convolutional network and too long for a transformer; of a part of a
-# class, SSD's authors select with 25 where the network is one.
+# The authors' algorithms. SCRUB's step size is for a convolutional network and too large for a transformer. To forget a
+# part of a class with a transformer, SSD's authors select with 25.
 FOR_TRANSFORMERS = {"scrub": {"learning_rate": 1e-4, "weight_decay": 0.0}, "ssd": {"selection": 25.0}}
 
 
 def transformer_settings() -> MethodSettings:
-    """Return the values of every method."""
+    """Return the settings of every method."""
     return {
         "two-stage": {"released": RELEASED, "paper": PRINTED},
         "pgd": {"released": RELEASED, "paper": PRINTED},

@@ -1,13 +1,15 @@
-"""Tables, figures and one page from a study's folder; nothing here runs or evaluates anything.
+"""Tables, figures and an HTML page from a study's folder. Nothing here runs or evaluates a model.
 
-``write_report(Path("my-study"))`` writes ``my-study/report/``, with ``index.html`` to look at or to mail.
+``write_report(Path("my-study"))`` writes ``my-study/report/``. Its ``index.html`` is one file that can be mailed.
 """
 
-from unweave.lab.report.compare import Comparison, compare, grids
+from unweave.lab.report.compare import Comparison, compare
 from unweave.lab.report.compare_files import write_comparison
+from unweave.lab.report.compare_grids import grids
 from unweave.lab.report.figures import loss_distributions
 from unweave.lab.report.record_page import drift_rows, write_record_page
-from unweave.lab.report.results import Group, Results, label, read_results
+from unweave.lab.report.results import Group, Results, label
+from unweave.lab.report.study_reader import read_results
 from unweave.lab.report.tables import accuracy_table, grid_table
 from unweave.lab.report.write import Report, write_report
 

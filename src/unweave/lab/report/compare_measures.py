@@ -1,4 +1,4 @@
-"""What methods are compared by over several studies, under both goals: values of single runs."""
+"""The measures that methods are compared by, for each goal. Each is a value of a single run."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from unweave.lab.report.measures import ARROWS, SUBSETS, Place
 from unweave.lab.report.results import Group, Results
 from unweave.lab.tuning import erase_score
 
-ValueOf = Callable[[Results, Group, int], float | None]  # of the run of one seed
-Plane = tuple[tuple[str, ValueOf], tuple[str, ValueOf]]  # what both axes are called, and their values
+ValueOf = Callable[[Results, Group, int], float | None]  # the value of the run with this seed
+Plane = tuple[tuple[str, ValueOf], tuple[str, ValueOf]]  # the name and the values of each axis
 ERASE, RETRAIN = "erase", "retrain"
 AUC = Place("train", "forget", "mia_rmia_auc")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is compared: one value of a run, and how a person reads it."""
+    """A value of a run, and how a person reads it."""
 
     name: str
     words: str
     goal: str
     better: str
     value: ValueOf
-    metric: str  # whose unit and digits it has
-    tested: bool = True  # against the baseline
+    metric: str  # the metric whose unit and digits it takes
+    tested: bool = True  # whether it is tested against the baseline
 
     @property
     def heading(self) -> str:
-        """What stands over its column."""
+        """The heading of its column."""
         return f"{self.words} {ARROWS[self.better]}".strip()
 
 
@@ -50,14 +50,14 @@ def _against_original(subset: str) -> ValueOf:
 
 
 def _worse_against_original(results: Results, group: Group, seed: int) -> float | None:
-    """Return what is lost where most is: a plane with adjacent data alone would hide what was paid for it elsewhere."""
+    """Return the worse change of adjacent and remote accuracy: adjacent data alone would hide a loss elsewhere."""
     found = [_against_original(subset)(results, group, seed) for subset in RETAINED]
     known = [value for value in found if value is not None]
     return min(known) if len(known) == len(RETAINED) else None
 
 
 def _against_retrained(subset: str) -> ValueOf:
-    """Return the distance from the mean of the retrained models: a seed of retraining is no seed of a method."""
+    """Return the difference from the mean of the retrained models: their seeds are not those of the methods."""
     place = Place("test", subset, "accuracy")
 
     def value(results: Results, group: Group, seed: int) -> float | None:
@@ -108,7 +108,7 @@ MEASURES = (
         "tow",
     ),
 )
-# The planes: where a method stands against the original, and against retrained models.
+# The plots of a comparison: relative to the original, and relative to retrained models.
 PLANES: dict[str, Plane] = {
     ERASE: (
         ("test forget accuracy in %", _at("test", "forget", "accuracy")),

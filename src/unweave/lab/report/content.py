@@ -1,4 +1,4 @@
-"""The values that the page shows, as plain JSON: every number as it is stored, with the text a person reads."""
+"""The data of the page as plain JSON: every number as it is stored, and the text that a person reads."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.lab.report.grids import Grid, group_marks, seeds_text
-from unweave.lab.report.looks import PAGE_MARKERS, Look, looks
+from unweave.lab.report.headline import Headline
+from unweave.lab.report.looks import PAGE_MARKERS, Appearance, looks
 from unweave.lab.report.measures import ARROWS, Place, number, title, unit
 from unweave.lab.report.results import Group, Results
-from unweave.lab.report.verdict import Verdict
 
-POINTS = 160  # of one logged series on the page: more cannot be told apart there
-ALL_POINTS = 120_000  # of all series together, so that a large study still makes a page to mail
+POINTS = 160  # points of one logged series on the page; more could not be told apart
+ALL_POINTS = 120_000  # points of all series together, so that the page of a large study can still be mailed
 
 
 def page_content(
-    results: Results, grids: Sequence[Grid], verdict: Verdict, paper_notes: Sequence[str]
+    results: Results, grids: Sequence[Grid], verdict: Headline, paper_notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return everything that the page's script reads. Groups and places are told by their numbers."""
+    """Return everything that the page's script reads. It refers to groups and places by index."""
     groups = results.groups
-    shown = looks(sorted(groups, key=results.is_extra))  # methods look the same whether variants are there or not
+    shown = looks(sorted(groups, key=results.is_extra))  # variants last: they do not change how methods look
     places = sorted(results.places(), key=lambda place: place.metric == "samples")
     return {
         "benchmark": results.benchmark,
@@ -38,7 +38,7 @@ def page_content(
     }
 
 
-def _group(results: Results, group: Group, look: Look, verdict: Verdict) -> dict[str, Any]:
+def _group(results: Results, group: Group, look: Appearance, verdict: Headline) -> dict[str, Any]:
     return {
         "label": results.label(group),
         "reference": group.is_reference,
@@ -65,7 +65,7 @@ def _place(results: Results, place: Place) -> dict[str, Any]:
 
 
 def _values(results: Results, groups: Sequence[Group], place: Place) -> list[dict[str, Any] | None]:
-    """Return the mean and every seed's value of every group at a place: value, deviation or interval, text, marks."""
+    """Return what each group measured at a place, as mean and by seed: value, deviation or interval, text, marks."""
     of_means = group_marks(results, place)
     of_seeds = {seed: group_marks(results, place, seed) for seed in results.seeds}
     columns: list[dict[str, Any] | None] = []
@@ -110,7 +110,7 @@ def _histories(results: Results, groups: Sequence[Group]) -> list[dict[str, Any]
 
 
 def _history(rows: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """Return the series of a run as pairs of step and value, thinned evenly, its ends kept."""
+    """Return the series of a run as evenly thinned pairs of step and value, with the first and the last."""
     names = dict.fromkeys(name for row in rows for name in row if name not in ("phase", "step"))
     starts = [step for step in range(len(rows)) if step == 0 or rows[step]["phase"] != rows[step - 1]["phase"]]
     return {
@@ -122,7 +122,7 @@ def _history(rows: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 def thin(points: Sequence[Any], limit: int) -> list[Any]:
-    """Return at most ``limit`` points, evenly chosen, the first and the last among them.
+    """Return at most ``limit`` evenly spaced points, among them the first and the last.
 
     >>> thin(range(10), 4)
     [0, 3, 6, 9]
@@ -133,7 +133,7 @@ def thin(points: Sequence[Any], limit: int) -> list[Any]:
 
 
 def _stages(results: Results, group: Group) -> dict[int, dict[str, Any]]:
-    """Return the forget losses after each stage but the last, as histograms by the stage's name."""
+    """Return histograms of the forget losses after each stage but the last, by the name of the stage."""
     return {
         seed: {name: entry["loss_histogram"] for name, entry in stages.items() if entry.get("loss_histogram")}
         for seed, stages in results.stages.get(group, {}).items()

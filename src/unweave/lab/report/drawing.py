@@ -1,19 +1,19 @@
-"""What the figures of a report share: their style, small panels, lines that mean the same everywhere."""
+"""What the figures of a report share: style, small panels, and line colours."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from unweave.lab.report.looks import INK
 
-PANELS = 24  # more small panels than this cannot be read on one sheet; the page has them all
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANELS = 24  # small panels that are readable on one sheet; the page shows every method
 LINES = {"forget": "#d55e00", "adjacent": "#0072b2", "remote": "#009e73"}
 
 
@@ -41,6 +41,9 @@ def style() -> dict[str, Any]:
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -56,7 +59,7 @@ def cumulative(counts: Sequence[float]) -> list[float]:
 
 
 def panels(count: int, *, share: bool) -> tuple[Figure, list[Axes]]:
-    """Return a figure of small panels, four in a row; what is left over is not drawn."""
+    """Return a figure of small panels, four in a row. At most ``PANELS`` are drawn."""
     count = min(count, PANELS)
     columns = min(4, count)
     rows = math.ceil(count / columns)
@@ -68,5 +71,5 @@ def panels(count: int, *, share: bool) -> tuple[Figure, list[Axes]]:
 
 
 def note(text: str, count: int) -> str:
-    """Return a caption, with a word on panels that are left out."""
-    return text if count <= PANELS else f"{text}; the first {PANELS} of {count} groups, all are on the page"
+    """Return a caption that says so if panels are left out."""
+    return text if count <= PANELS else f"{text}; the first {PANELS} of {count} groups, the page shows all"

@@ -1,4 +1,4 @@
-"""Figures that need no reading of the code to be understood."""
+"""The figure of the demo: the losses of the forget samples at several moments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+
+from unweave.lab.packages import require_package
 
 REMEMBERED, FORGOTTEN, INK = "#d1495b", "#30638e", "#333333"
 
@@ -20,9 +19,14 @@ def loss_distributions(
 ) -> None:
     """Draw the losses of the forget samples at several moments, as in the paper's figure 1.
 
-    ``panels`` maps a title to (losses, accuracy). Samples whose loss is below log(classes), the only ones that
-    can still be predicted right, are drawn in red.
+    ``panels`` maps a title to (losses, accuracy). Samples with a loss below log(classes) are drawn in red: only they
+    can still be predicted right.
     """
+    require_package("matplotlib", "A figure")
+    import matplotlib as mpl  # slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     top = max(float(losses.max()) for losses, _ in panels.values())
     edges = np.linspace(0, max(top, 1.0), 41)
     limit = math.log(classes)

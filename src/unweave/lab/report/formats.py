@@ -1,14 +1,13 @@
-"""A table as Markdown, as LaTeX with booktabs, and as CSV. Whatever comes from data is escaped."""
+"""A table as Markdown, as LaTeX with booktabs, and as CSV. Every text from data is escaped."""
 
 from __future__ import annotations
 
 import csv
 import html
 import io
-import itertools
 import re
 
-from unweave.lab.report.grids import Column, Entry, Grid
+from unweave.lab.report.grids import Entry, Grid
 from unweave.lab.report.marks import BEST, NEAREST
 
 LATEX = {
@@ -36,12 +35,12 @@ LATEX = {
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and control characters, which no table can hold."""
+    """Return the text in one line, without control characters."""
     return re.sub(r"[\s\x00-\x1f\x7f\u2028\u2029]+", " ", text).strip()
 
 
 def markdown_text(text: str) -> str:
-    r"""Escape what Markdown or HTML would read as something else than text.
+    r"""Escape what Markdown or HTML would not read as text.
 
     >>> print(markdown_text("<b>|_x_"))
     &lt;b&gt;\|\_x\_
@@ -59,7 +58,7 @@ def latex_text(text: str) -> str:
 
 
 def markdown(grid: Grid) -> str:
-    """Return the table as Markdown: bold is best, underlined (``<u>``) nearest to retraining."""
+    """Return the table as Markdown. Bold marks the best value, ``<u>`` the value nearest to retraining."""
     headings = [
         "method",
         *(" ".join(part for part in (column.section, column.heading) if part) for column in grid.columns),
@@ -98,7 +97,7 @@ def latex(grid: Grid) -> str:
         rf"\label{{tab:{grid.name}}}",
         rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
         r"\toprule",
-        *_latex_sections(grid.columns),
+        *_latex_sections(grid),
         rf"{headings} \\",
         r"\midrule",
         *rows,
@@ -109,13 +108,12 @@ def latex(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_sections(columns: tuple[Column, ...]) -> list[str]:
-    """Return the row of headings over several columns, with its rules; nothing where there are none."""
-    if not any(column.section for column in columns):
+def _latex_sections(grid: Grid) -> list[str]:
+    """Return the row of headings over several columns and its rules; empty if there are no such headings."""
+    if not grid.sections:
         return []
     cells, rules, start = [""], [], 2
-    for section, members in itertools.groupby(columns, key=lambda column: column.section):
-        width = len(list(members))
+    for section, width in grid.sections:
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{latex_text(section)}}}")
         if section:
             rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
@@ -130,7 +128,7 @@ def _latex_entry(entry: Entry) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """Return the table's records as CSV: fractions with every digit, empty where nothing was measured."""
+    """Return the table's records as CSV: fractions with all digits, and an empty field where nothing was measured."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for record in grid.records for name in record))
     writer = csv.DictWriter(text, names, lineterminator="\n")

@@ -1,7 +1,8 @@
-"""The tables of a report, before they become Markdown, LaTeX or CSV: rows of methods, columns of places."""
+"""The tables of a report, whatever the file format: rows of methods, columns of places."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ ATTACKS = ("mia_svc_confidence", "mia_population_auc", "mia_rmia_auc", "mia_ulir
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what stands over it, and over its neighbours together."""
+    """A column: its heading, and the heading that it shares with its neighbours."""
 
     heading: str
     section: str = ""
@@ -26,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table: what a person reads, and its marks."""
+    """A cell of a table: its text and its marks."""
 
     text: str
     marks: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. ``records`` are the same numbers for a program: fractions, one record per row."""
+    """A table. ``records`` hold the same numbers for programs: fractions, one record per row."""
 
     name: str
     title: str
@@ -51,9 +52,22 @@ class Grid:
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
+    @property
+    def short_title(self) -> str:
+        """The title without the name of the study."""
+        return self.title.split(" · ")[0]
+
+    @property
+    def sections(self) -> list[tuple[str, int]]:
+        """The headings over several columns, each with its width; empty if no column has one."""
+        if not any(column.section for column in self.columns):
+            return []
+        spans = itertools.groupby(self.columns, key=lambda column: column.section)
+        return [(section, len(list(members))) for section, members in spans]
+
 
 def study_grids(results: Results) -> list[Grid]:
-    """Return every table that the study has values for, the paper's layout first; failures come last."""
+    """Return every table that the study has values for: first in the paper's layout, failures last."""
     there = set(results.places())
     cells = [(split, subset) for split in SPLITS for subset in SUBSETS]
     plans: list[tuple[str, str, list[Place]]] = [
@@ -69,7 +83,7 @@ def study_grids(results: Results) -> list[Grid]:
 
 
 def attack_places(results: Results) -> list[Place]:
-    """Return the attacks to show: the named ones, or else every AUC, on the forget data and its neighbours."""
+    """Return the attacks to show: those in ``ATTACKS`` or, without any, every AUC. The forget data come first."""
     there = [place for place in results.places() if place.metric.startswith("mia_") and place.split == "train"]
     named = [place for place in there if place.metric in ATTACKS]
     shown = named or [place for place in there if place.metric.endswith("_auc")] or there
@@ -77,7 +91,7 @@ def attack_places(results: Results) -> list[Place]:
 
 
 def other_places(results: Results) -> list[Place]:
-    """Return what is neither accuracy, loss, attack nor cost, as far as a table can hold it."""
+    """Return the places of other metrics, of the whole model or of the forget data."""
     known = ("accuracy", "loss", "samples", *COSTS)
     return [
         place
@@ -91,42 +105,52 @@ def other_places(results: Results) -> list[Place]:
 def grid(
     results: Results, name: str, words: str, places: Sequence[Place], *, rows: Mapping[Group, str] | None = None
 ) -> Grid:
-    """Return the table of some places, one row per group (or of the groups given, under the names given).
+    """Return a table of these places with a row for each group, or for each group in ``rows`` under its name.
 
-    A failed group has a row too. The best of a column is the best of the rows shown.
+    A failed group has a row too. The best value of a column is the best of the rows shown.
     """
     names = rows or {group: results.label(group) for group in results.groups}
     marked = {place: group_marks(results, place, among=rows) for place in places}
-    shown, records = [], []
-    for group, label in names.items():
-        entries = [Entry(seeds_text(results, group))]
-        record: dict[str, Any] = {**group._asdict(), **_counts(results, group)}
-        for place in places:
-            spread = results.spread(group, place)
-            entries.append(
-                Entry(spread.text(place.metric) + fewer(spread, results, group), marked[place].get(group, ()))
-                if spread
-                else _nothing(results, group)
-            )
-            stem = "_".join(part for part in place if part)
-            record[f"{stem}_mean"] = spread.mean if spread else None
-            record[f"{stem}_std"] = spread.deviation if spread else None
-        shown.append(Row(label, tuple(entries)))
-        records.append(record | {"error": "; ".join(failure.error for failure in results.failures_of(group))})
+    shown = [Row(label, _entries(results, group, marked)) for group, label in names.items()]
+    records = [_record(results, group, places) for group in names]
     plain = words in ("Accuracy", "Mean loss")
-    units = {unit(place.metric) for place in places} - {"count", ""}
-    one = units.pop() if len(units) == 1 and plain else ""
     columns = [Column("seeds"), *(_column(results, place, short=plain) for place in places)]
     sharing = results.sharing if SECONDS in places else ""
     notes = [*filter(None, (results.caution, LEGEND, MARKED, sharing)), *failure_notes(results, among=names)]
-    heading = f"{words} in {one}" if one else words
+    units = {unit(place.metric) for place in places} - {"count", ""}
+    heading = f"{words} in {units.pop()}" if plain and len(units) == 1 else words
     return Grid(name, f"{heading} · {results.benchmark}", tuple(columns), tuple(shown), records, tuple(notes))
+
+
+def _entries(
+    results: Results, group: Group, marked: Mapping[Place, Mapping[Group, tuple[str, ...]]]
+) -> tuple[Entry, ...]:
+    """Return a row as a person reads it, with its marks."""
+    entries = [Entry(seeds_text(results, group))]
+    for place, of in marked.items():
+        spread = results.spread(group, place)
+        if spread:
+            text = spread.text(place.metric) + fewer(spread, results, group)
+            entries.append(Entry(text, of.get(group, ())))
+        else:
+            entries.append(_nothing(results, group))
+    return tuple(entries)
+
+
+def _record(results: Results, group: Group, places: Sequence[Place]) -> dict[str, Any]:
+    """Return a row as a record for programs."""
+    record: dict[str, Any] = {**group._asdict(), **_counts(results, group)}
+    for place in places:
+        spread, stem = results.spread(group, place), "_".join(part for part in place if part)
+        record[f"{stem}_mean"] = spread.mean if spread else None
+        record[f"{stem}_std"] = spread.deviation if spread else None
+    return record | {"error": "; ".join(failure.error for failure in results.failures_of(group))}
 
 
 def group_marks(
     results: Results, place: Place, seed: int | None = None, *, among: Container[Group] | None = None
 ) -> dict[Group, tuple[str, ...]]:
-    """Return the marks of every method at a place, of the means or of one seed. References are not in the race."""
+    """Return the marks of every method at a place, for the means or for one seed. References get no marks."""
 
     def value(group: Group | None) -> float | None:
         if group is None or seed is None:
@@ -144,13 +168,13 @@ def group_marks(
 
 
 def fewer(spread: Spread, results: Results, group: Group) -> str:
-    """Say of how many seeds a value is, where the group has more."""
+    """Say how many seeds a value is over, if the group has more."""
     seeds = spread.seeds if spread.seeds < len(results.seeds_of(group)) else 0
     return f" ({seeds} seed{'' if seeds == 1 else 's'})" if seeds else ""
 
 
 def seeds_text(results: Results, group: Group) -> str:
-    """Return how many seeds a group has, and how many failed."""
+    """Return the number of a group's seeds, and how many failed."""
     failed = len(results.failures_of(group))
     return f"{len(results.seeds_of(group))}" + (f" ({failed} failed)" if failed else "")
 

@@ -1,4 +1,4 @@
-"""One look per method, the same in every figure and on the page, told apart without colour too."""
+"""The colour and marker of each method, the same in every figure and on the page; markers alone tell them apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unweave.lab.report.results import Group
 
 INK, GREY = "#333333", "#767676"
-# Okabe and Ito's colours without yellow, which is lost on white paper.
+# Okabe and Ito's colours without yellow, which is hard to see on white paper.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PAGE_MARKERS = {
@@ -23,7 +23,7 @@ PAGE_MARKERS = {
 REFERENCE_MARKERS = {"original": "*", "retrain": "h"}
 
 
-class Look(NamedTuple):
+class Appearance(NamedTuple):
     """A colour, a marker in matplotlib's letters, and whether it is hollow."""
 
     colour: str
@@ -31,19 +31,19 @@ class Look(NamedTuple):
     hollow: bool
 
 
-def looks(groups: Sequence[Group]) -> dict[Group, Look]:
-    """Return the look of every group: references are hollow and dark; methods walk through colours and markers.
+def looks(groups: Sequence[Group]) -> dict[Group, Appearance]:
+    """Return the look of every group: references are hollow and dark, methods take colours and markers in turn.
 
     >>> [look.marker for look in looks([Group("original", "", ""), Group("ft", "", "")]).values()]
     ['*', 'o']
     """
-    found: dict[Group, Look] = {}
+    found: dict[Group, Appearance] = {}
     number = 0
     for group in groups:
         if group.is_reference:
-            found[group] = Look(INK, REFERENCE_MARKERS[group.method], True)
+            found[group] = Appearance(INK, REFERENCE_MARKERS[group.method], True)
             continue
         colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        found[group] = Look(colour, marker, False)
+        found[group] = Appearance(colour, marker, False)
         number += 1
     return found

@@ -1,4 +1,4 @@
-"""Which values are best: by the goal of a metric, and by nearness to retraining."""
+"""Which values are best: by the direction of the metric, and by the distance to retraining."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BEST, NEAREST = "best", "nearest"
 def marks(
     values: Mapping[Key, float], *, better: str, metric: str, retrained: float | None = None
 ) -> dict[Key, tuple[str, ...]]:
-    """Return the marks that values earn: ``best`` by direction, ``nearest`` to the retrained model's value.
+    """Return the marks of each value: ``best`` by direction, ``nearest`` to the value of the retrained model.
 
-    Values that read the same are marked together, since a reader could not tell why one of them is not.
+    Values that are equal as printed get the same marks.
 
     >>> marks({"a": 0.0, "b": 0.2, "c": 0.0}, better="lower", metric="accuracy", retrained=0.1)
     {'a': ('best', 'nearest'), 'b': ('nearest',), 'c': ('best', 'nearest')}

@@ -1,4 +1,4 @@
-"""What the metrics of a study are called, in which unit a person reads them, and which way is better."""
+"""The metrics of a study: their titles, their units, and which direction is better."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACRONYMS = {"mia": "attack:", "svc": "SVC", "auc": "AUC", "tpr": "TPR", "fpr": "
 
 
 class Place(NamedTuple):
-    """Where a value was measured, and what: the columns of the study's table."""
+    """What was measured, and on which data: three columns of the study's table."""
 
     split: str
     subset: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The split and the subset for a person: ``train forget``; empty for the whole model."""
+        """The split and the subset as a person reads them: ``train forget``; empty for the whole model."""
         return f"{self.split} {self.subset}".strip()
 
 
@@ -69,7 +69,7 @@ def unit(metric: str) -> str:
 
 
 def default_direction(place: Place) -> str:
-    """Return which way is better, for values whose run does not say it.
+    """Return which direction is better, for values whose run does not record it.
 
     >>> default_direction(Place("train", "forget", "accuracy")), default_direction(Place("", "", "seconds"))
     ('lower', 'lower')
@@ -106,7 +106,7 @@ def number(value: float, metric: str) -> str:
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation (of a sample) over seeds; no deviation for a single seed."""
+    """Mean and sample standard deviation over seeds; a single seed has no deviation."""
 
     mean: float
     deviation: float | None

@@ -1,4 +1,4 @@
-"""Our numbers beside those that the paper prints, where a benchmark has a counterpart in the paper."""
+"""Our numbers beside those that the paper prints, for benchmarks that the paper has too."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ CELLS = tuple((split, subset) for split in SPLITS for subset in SUBSETS)
 
 
 def paper_notes(results: Results) -> list[str]:
-    """Say what the two columns have in common and what not."""
+    """Say what the paper's numbers and ours have in common, and what differs."""
     found = counterpart(results.name)
     if found is None:
-        return [f"The paper has no benchmark like {results.name}, so there is nothing to put beside these numbers."]
+        return [f"The paper has no benchmark like {results.name}, so it has no numbers to compare with."]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     notes = "; ".join(f"{name}: {words}" for name, words in results.notes.items())
     here = "; ".join(part for part in (notes, f"{len(results.seeds)} seeds", versions) if part)
     said = [
         f"The paper: {PAPER}. {found.setting}; three seeds; standard deviations as printed.",
-        f"Here: benchmark {results.benchmark}; {here}; unweave trained the models anew, so the starting points differ.",
+        f"Here: benchmark {results.benchmark}; {here}; we trained the models again, so the starting points differ.",
     ]
     start = _start(results, found)
     return said + ([start] if start else [])
 
 
 def _start(results: Results, found: Counterpart) -> str:
-    """Say by how much the originals differ, before anything is forgotten."""
+    """Say what the original models recognise, ours and the paper's."""
     theirs = next((row.values for row in _own_rows(results, found) if row.method == "original"), {})
     parts = []
     for cell in CELLS:
@@ -43,19 +43,19 @@ def _start(results: Results, found: Counterpart) -> str:
 
 
 def _own_rows(results: Results, found: Counterpart) -> list[PrintedRow]:
-    """Return the paper's rows on the forget set that this study has, if the benchmark lets one choose it."""
+    """Return the paper's rows on the forget set of this study; all rows if the benchmark has only one forget set."""
     chosen = str(results.options.get("forget", found.forget))
     return [row for row in printed_rows(found) if not found.forget or row.forget == chosen]
 
 
 def paper_grid(results: Results) -> Grid | None:
-    """Return our accuracies beside the paper's main table and whatever else of it we ran; None without counterpart."""
+    """Return our accuracies beside those of the paper; None if the paper has no such benchmark."""
     found = counterpart(results.name)
     if found is None:
         return None
     shown: list[tuple[str, Group | None, PrintedRow]] = []
     seen: set[Group] = set()
-    # The benchmark's own table first; others add what it does not have, such as retraining and other settings.
+    # The paper's main table comes first. Its other tables add rows, such as retraining and other settings.
     for row in sorted(_own_rows(results, found), key=lambda row: row.table != found.table):
         groups = [group for group in row.groups(results) if group not in seen]
         seen |= {*groups}
@@ -67,7 +67,7 @@ def paper_grid(results: Results) -> Grid | None:
 
 
 def preset_grid(results: Results, preset: str, labels: dict[Group, str]) -> Grid | None:
-    """Return a named study's accuracies beside the paper's table of it; None where it has none but the main one."""
+    """Return a named study's accuracies beside the paper's table of it; None if the paper has no such table."""
     found, table = counterpart(results.name), TABLES.get(preset)
     if found is None or table is None:
         return None
@@ -90,7 +90,7 @@ def _beside(
     shown: Sequence[tuple[str, Group | None, PrintedRow | None]],
     notes: Sequence[str],
 ) -> Grid:
-    """Return a table with two columns for each split and subset: ours, and the paper's."""
+    """Return a table with two columns for each split and subset: ours and the paper's."""
     rows, records = [], []
     for words, group, row in shown:
         entries: list[Entry] = []
@@ -110,7 +110,7 @@ def _beside(
 
 
 def cost_grid(results: Results) -> Grid | None:
-    """Return the table of our costs beside the paper's; None where the paper prints none for the benchmark."""
+    """Return our costs beside the paper's; None if the paper prints none for the benchmark."""
     found = counterpart(results.name)
     if found is None or not found.costs:
         return None

@@ -1,4 +1,4 @@
-"""What the paper prints: its tables, and which of our runs each of their rows is about."""
+"""The paper's tables, and the runs of ours that each of their rows corresponds to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from unweave.lab.report.measures import Spread
 from unweave.lab.report.results import Group, Results
 
 PAPER = "Machine Unlearning under Retain–Forget Entanglement (ICLR 2026)"
-SETTINGS = {"alpha": "alpha", "mu": "penalty"}  # the paper's letter for one of our settings
-# Rows that the paper names otherwise: our method, and the settings that tell its run apart.
+SETTINGS = {"alpha": "alpha", "mu": "penalty"}  # our setting by the paper's letter
+# Rows with other names in the paper: our method, and the settings that identify its run.
 MEANINGS: dict[str, tuple[str, dict[str, str]]] = {
     "two-stage without W2": ("pgd", {}),
     "two-stage, clean adjacency": ("two-stage", {"adjacency": "classes"}),
@@ -20,11 +20,11 @@ MEANINGS: dict[str, tuple[str, dict[str, str]]] = {
     "two-stage, 20% of adjacent called remote": ("two-stage", {"adjacency": "adjacent-to-remote:0.2"}),
     "two-stage, task-defined adjacency": ("two-stage", {"adjacency": "classes"}),
     "two-stage, kNN adjacency": ("two-stage", {"adjacency": "neighbours"}),
-    # The two labels are exchanged in print: by the text, holding adjacent data too is what leaves 7.13%.
+    # The paper prints these two labels exchanged: by its text, constraining adjacent data too leaves 7.13%.
     'stage 1, row printed "w/o adjacent"': ("two-stage", {"stage2_epochs": "0", "constrain_adjacent": "true"}),
     'stage 1, row printed "w adjacent"': ("two-stage", {"stage2_epochs": "0", "constrain_adjacent": "false"}),
 }
-# The paper's table of each named study; that of the comparison is the benchmark's main table.
+# The paper's table for each named study; the main table of the benchmark is the one for the comparison.
 TABLES = {
     "without-w2": "ablation",
     "alpha": "alpha",
@@ -35,25 +35,25 @@ TABLES = {
     "retrain": "retrain_compare",
 }
 REMARKS = {
-    "ablation-constraint": "The paper's table of stage 1 has its two row labels exchanged: its text says that holding "
-    "adjacent data too leaves 7.13% of the forget samples recognised, and the row with that number is labelled "
-    "“w/o adjacent”. Here every number stands beside the run that it is about: after stage 1 alone.",
-    "adj_noise": "The paper does not say on which partition it measured its noisy runs; ours are measured on the clean "
-    "one.",
-    "knn_adjacent": "The paper does not say on which partition it measured its run with neighbours; ours is measured "
+    "ablation-constraint": "The paper's table of stage 1 has its two row labels exchanged: its text says that "
+    "constraining adjacent data too leaves 7.13% of the forget samples recognised, but the row with that number is "
+    "labelled “w/o adjacent”. Here each number stands beside the run that it belongs to, after stage 1 alone.",
+    "adj_noise": "The paper does not say on which partition it measured its noisy runs. Ours are measured on the clean "
+    "partition.",
+    "knn_adjacent": "The paper does not say on which partition it measured its run with neighbours. Ours is measured "
     "on the benchmark's classes.",
 }
 
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A benchmark of the paper: its main table, what it was measured on, and how costs were measured."""
+    """A benchmark of the paper: its main table, its data, model and setting, and whether the paper has its costs."""
 
     table: str
     dataset: str
     model: str
     setting: str
-    forget: str = ""  # as the benchmark's option of that name would call it; empty: it has no such option
+    forget: str = ""  # a value of the benchmark's option `forget`; empty if it has no such option
     costs: bool = False
 
 
@@ -95,7 +95,7 @@ COUNTERPARTS = {
 
 
 def counterpart(benchmark: str) -> Counterpart | None:
-    """Return the paper's counterpart of a benchmark, by the words of its name.
+    """Return the benchmark of the paper that has the words of this name, or None.
 
     >>> counterpart("cifar100-resnet18").table, counterpart("cifar-100_vit").table, counterpart("digits")
     ('cifar_100_resnet', 'vit_cifar100', None)
@@ -109,7 +109,7 @@ def counterpart(benchmark: str) -> Counterpart | None:
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """A row of one of the paper's tables, its accuracies as fractions by (split, subset)."""
+    """A row of one of the paper's tables: accuracies as fractions by (split, subset)."""
 
     table: str
     forget: str
@@ -119,9 +119,9 @@ class PrintedRow:
     values: dict[tuple[str, str], Spread] = field(default_factory=dict)
 
     def groups(self, results: Results) -> list[Group]:
-        """Return our runs that the row is about: its settings, and no other that differs from the default.
+        """Return our runs that correspond to the row: those with its settings and defaults otherwise.
 
-        A setting that the row names may be the default here; then the plain run has it.
+        If the settings of the row are the defaults here, the run without a variant corresponds to it.
         """
         return [
             group
@@ -133,7 +133,7 @@ class PrintedRow:
 
 
 def printed_rows(found: Counterpart) -> list[PrintedRow]:
-    """Return every row that the paper prints for a benchmark, in its tables' order.
+    """Return every row that the paper prints for a benchmark, in the order of its tables.
 
     >>> rows = printed_rows(counterpart("cifar100-resnet18"))
     >>> next(row for row in rows if row.method == "two-stage").values["test", "adjacent"].mean
@@ -161,7 +161,7 @@ def _ours(words: str) -> tuple[str, dict[str, str]]:
 
 
 def _same(value: object, text: str) -> bool:
-    """Tell whether a setting has the value that a text says."""
+    """Tell whether a setting has the value that a text gives."""
     try:
         return float(str(value)) == float(text)
     except ValueError:

@@ -1,22 +1,18 @@
-"""What a study's folder holds, read once and kept as plain values: the table, histories, distributions, failures."""
+"""The content of a study's folder as plain values: the table, histories, distributions, failures."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark
-from unweave.lab.report.measures import COSTS, Place, Spread, default_direction
-from unweave.lab.study import Store
+from unweave.lab.report.measures import Place, Spread, default_direction
 from unweave.methods import find_method
 
 REFERENCES = ("original", "retrain")
-NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
 
 
 class Value(NamedTuple):
@@ -28,7 +24,7 @@ class Value(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The runs that differ in their seed only: one row of a table."""
+    """Runs that differ only in their seed: one row of a table."""
 
     method: str
     profile: str
@@ -36,7 +32,7 @@ class Group(NamedTuple):
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is something to compare with (the original, retraining) rather than an unlearning method."""
+        """Whether it is a reference (the original or retraining), not an unlearning method."""
         return self.method in REFERENCES and not self.variant
 
     @property
@@ -59,7 +55,7 @@ class Group(NamedTuple):
 
 
 def label(group: Group, among: Iterable[Group]) -> str:
-    """Return a group's name: its method, its profile where there are several among the others, and its variant.
+    """Return a group's name: its method, its profile if the method has several here, and its variant.
 
     >>> tuned, other = Group("ft", "tuned", ""), Group("ft", "official", "epochs=3")
     >>> label(tuned, [tuned]), label(tuned, [tuned, other]), label(other, [tuned, other])
@@ -70,7 +66,7 @@ def label(group: Group, among: Iterable[Group]) -> str:
 
 
 class Failure(NamedTuple):
-    """A cell that failed, and what it said."""
+    """A cell that failed, and its error."""
 
     group: Group
     seed: int
@@ -83,7 +79,7 @@ Distribution = dict[str, dict[str, dict[str, list[float]]]]
 
 @dataclass
 class Results:
-    """A study, in the order in which a person reads it: the original, retraining, then the methods."""
+    """The content of a study. Groups are in reading order: the original, retraining, then the methods."""
 
     folder: Path
     about: dict[str, Any]
@@ -96,21 +92,21 @@ class Results:
     settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
     stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    at_once: int = 1  # how many cells of a start shared the machine, at most; several starts may have been side by side
+    at_once: int = 1  # the most cells that one command ran at once; several commands may have run side by side
 
     @property
     def sharing(self) -> str:
-        """What a reader of times must know, where cells shared the machine; else empty."""
+        """A warning for readers of times if cells shared the machine; else empty."""
         if self.at_once == 1:
             return ""
-        return f"Up to {self.at_once} cells of a start ran at once and shared the machine: alone, each takes less time."
+        return f"Up to {self.at_once} cells ran at once and shared the machine, so each took longer than it does alone."
 
     @property
     def caution(self) -> str:
-        """What a reader of any number must know, where the benchmark was only tried; else empty."""
+        """A warning for readers of any number if the study was a trial with --small; else empty."""
         if not self.options.get("small"):
             return ""
-        return "A trial with --small: its numbers mean nothing but that everything runs."
+        return "A trial with --small: its numbers mean nothing, they only show that everything runs."
 
     @property
     def name(self) -> str:
@@ -124,13 +120,13 @@ class Results:
 
     @property
     def benchmark(self) -> str:
-        """The benchmark's name with its options, for a heading."""
+        """The benchmark's name with its options, as in headings."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
 
     def setting(self, group: Group, name: str) -> Any:
-        """Return the value that a setting, or the adjacency, had in a group's runs; None where nobody knows it.
+        """Return the value that a setting, or the adjacency, had in a group's runs; None if it is unknown.
 
-        A folder of published numbers has no runs: there the variant says it, or else the default of the benchmark.
+        A folder of published numbers has no runs. Then the value is that of the variant, or the benchmark's default.
         """
         if name == "adjacency":
             return group.differences.get(name, "classes")
@@ -139,14 +135,14 @@ class Results:
 
     @property
     def groups(self) -> list[Group]:
-        """Every group, those of which every cell failed included."""
+        """Every group, also those whose cells all failed."""
         known = [*self.values, *(failure.group for failure in self.failures)]
         rank = {name: number for number, name in enumerate(REFERENCES)}
         return sorted(dict.fromkeys(known), key=lambda group: rank.get(group.method, len(rank)))
 
     @property
     def seeds(self) -> list[int]:
-        """Every seed that has a value."""
+        """Every seed with a value."""
         return sorted({seed for places in self.values.values() for found in places.values() for seed in found})
 
     def label(self, group: Group) -> str:
@@ -159,11 +155,11 @@ class Results:
         return None if found is None else found.value
 
     def is_extra(self, group: Group) -> bool:
-        """Tell whether it is a variant of a method that the study also ran as it is: no rival of the other methods."""
+        """Tell whether it is a variant of a method that also ran without one. Such groups do not compete."""
         return bool(group.variant) and any(other.method == group.method and not other.variant for other in self.groups)
 
     def seeds_of(self, group: Group) -> list[int]:
-        """Return the seeds of a group that have a value."""
+        """Return the seeds of a group with a value."""
         return sorted({seed for found in self.values.get(group, {}).values() for seed in found})
 
     def failures_of(self, group: Group) -> list[Failure]:
@@ -171,148 +167,33 @@ class Results:
         return [failure for failure in self.failures if failure.group == group]
 
     def places(self) -> list[Place]:
-        """Return every place that has a value, in the table's order."""
+        """Return every place with a value, in the order of the table."""
         return list(dict.fromkeys(place for places in self.values.values() for place in places))
 
     def spread(self, group: Group | None, place: Place) -> Spread | None:
-        """Return mean and deviation over the seeds, or None where nothing was measured."""
+        """Return mean and deviation over the seeds, or None if nothing was measured."""
         found = self.values.get(group, {}).get(place) if group else None
         return Spread.of([value.value for value in found.values()]) if found else None
 
     def mean(self, group: Group | None, place: Place) -> float | None:
-        """Return the mean over the seeds, or None where nothing was measured."""
+        """Return the mean over the seeds, or None if nothing was measured."""
         spread = self.spread(group, place)
         return spread.mean if spread else None
 
     def reference(self, method: str) -> Group | None:
-        """Return the group of the original or of retraining, if the study has one with values."""
+        """Return the group of a reference (original or retrain), or None if the study has no values of it."""
         return next((group for group in self.values if group.method == method and group.is_reference), None)
 
     def direction(self, place: Place) -> str:
-        """Return which way is better: lower, higher, reference (nearest to retraining), or empty."""
+        """Return which direction is better: lower, higher, reference (nearest to retraining), or empty."""
         return self.directions.get(place) or default_direction(place)
 
 
 def default_settings(results: Results, group: Group) -> dict[str, Any]:
-    """Return what a method's settings are in this benchmark, by its profile; empty where it is not one of ours."""
+    """Return the settings of a group's method and profile in this benchmark; empty if they are unknown."""
     try:
         benchmark, method = find_benchmark(results.name, options=results.options), find_method(group.method)
         profile = group.profile or None
         return method.configure(benchmark.settings_for(method, profile), profile=profile).to_dict()
     except UsageError:
         return {}
-
-
-def read_results(folder: Path) -> Results:
-    """Read a study's folder. Whatever is wrong with it is said in one sentence, as a `UsageError`."""
-    store = Store.open(folder)
-    results = Results(folder=folder, about=store.about())
-    try:
-        results.at_once = max([1, *map(_workers, store.provenance())])
-        results.notes |= results.about.get("notes", {})  # of numbers that were published without their cells
-        rows = _table(store)
-        for row in rows:
-            _take(results, row)
-        _take_cells(store, results)
-        _take_failures(store, results)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{folder} holds a study that cannot be read: {error}. Run `unweave study` again.") from error
-    if not results.values and not results.failures:
-        raise UsageError(f"{folder} holds a study without a finished cell. Run `unweave study` to its end first.")
-    return results
-
-
-def _workers(run: dict[str, Any]) -> int:
-    """Return how many processes a start had; older ones say it in their command only."""
-    said = re.search(r"--workers[ =](\d+)", str(run.get("command", "")))
-    return int(run.get("workers") or (said[1] if said else 1))
-
-
-def _table(store: Store) -> list[dict[str, Any]]:
-    """Return the rows of the finished cells or, of published numbers, which are a table alone, those of the table.
-
-    A cell may have been finished, compared anew or removed after the table was written.
-    """
-    table = _parquet(store.table) if store.table.exists() else []
-    return store.rows() or table
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to write it anew.") from error
-    missing = [column for column in NEEDED if column not in table.column_names]
-    if missing:
-        raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to write it anew.")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
-def _cell(row: dict[str, Any]) -> tuple[str, str, str, int]:
-    return (row["method"], row["profile"] or "", row["variant"] or "", int(row["seed"]))
-
-
-def _take(results: Results, row: dict[str, Any]) -> None:
-    if row["value"] is None or row["value"] != row["value"]:  # not measured: NaN is how pandas writes nothing
-        return
-    *names, seed = _cell(row)
-    place = Place(row["split"] or "", row["subset"] or "", row["metric"])
-    value = Value(float(row["value"]), row.get("low"), row.get("high"))
-    results.values.setdefault(Group(*names), {}).setdefault(place, {})[seed] = value
-
-
-def _take_cells(store: Store, results: Results) -> None:
-    """Read what the table does not hold: histories, loss distributions, directions, versions."""
-    for cell, labels in store.finished().items():
-        folder = store.cells / cell
-        config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
-        *names, seed = _cell(labels)
-        group = Group(*names)
-        results.versions |= {name: config[name] for name in ("unweave", "torch") if name in config}
-        results.settings[group] = config.get("settings", {})
-        results.notes |= config.get("notes", {})
-        if stages := scores.get("stages"):
-            results.stages.setdefault(group, {})[seed] = stages
-        for row in scores.get("metrics", []):
-            results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
-        if history := list(_history(folder / "history.jsonl")):
-            results.histories.setdefault(group, {})[seed] = history
-        if distribution := _distribution(scores):
-            results.distributions.setdefault(group, {})[seed] = distribution
-    for cost in COSTS:
-        results.directions.setdefault(Place("", "", cost), "lower")
-
-
-def _history(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
-
-
-def _distribution(scores: dict[str, Any]) -> Distribution:
-    found: Distribution = {}
-    for split in ("train", "test"):
-        for subset, metrics in scores.get(split, {}).items():
-            histogram = metrics.get("loss_histogram")
-            if histogram and sum(histogram["counts"]):
-                found.setdefault(split, {})[subset] = {key: histogram[key] for key in ("edges", "counts")}
-    return found
-
-
-def _take_failures(store: Store, results: Results) -> None:
-    for row in store.failures():
-        *names, seed = _cell(row)
-        group = Group(*names)
-        # A cell that never started may not know its profile: it belongs to the group that ran with other seeds.
-        same = [other for other in results.values if (other.method, other.variant) == (group.method, group.variant)]
-        if not group.profile and len(same) == 1:
-            group = same[0]
-        if seed in results.seeds_of(group):  # it was run again elsewhere, and did not fail
-            continue
-        results.failures.append(Failure(group, seed, str(row["error"])))

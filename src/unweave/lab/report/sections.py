@@ -1,12 +1,12 @@
-"""A section of the report for each named study: its question, and the tables and figures that answer it."""
+"""The sections of a report, one for each named study: its question, and the tables that answer it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unweave.lab.report.grids import Grid, attack_places, grid, other_places
+from unweave.lab.report.grids import LEGEND, MARKED, Grid, attack_places, grid, other_places
 from unweave.lab.report.measures import COSTS, SPLITS, SUBSETS, Place
 from unweave.lab.report.paper import preset_grid
 from unweave.lab.report.results import Group, Results
@@ -23,12 +23,18 @@ class Section:
     summary: str
     grids: tuple[Grid, ...]
     labels: dict[Group, str]
-    everything: bool = False  # whether its rows are those of the main tables, so that a page need not repeat them
+    everything: bool = False  # whether its rows are those of the main tables, which the page does not repeat
     dynamics: bool = False  # whether its runs are shown step by step
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of its tables without repetitions, and without those in the legend of the page."""
+        every = dict.fromkeys(note for grid in self.grids for note in grid.notes)
+        return [note for note in every if note not in (LEGEND, MARKED)]
 
 
 def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
-    """Return a section for every named study of the folder that has a run."""
+    """Return a section for every named study that has a run in the folder."""
     found = []
     for name, preset in results.about.get("presets", {}).items():
         labels = row_labels(results, preset)
@@ -51,20 +57,27 @@ def sections(results: Results, *, against_paper: bool = False) -> list[Section]:
 
 
 def row_labels(results: Results, preset: Mapping[str, Any]) -> dict[Group, str]:
-    """Return the rows of a named study, in its order, with names that say what they differ in, defaults included."""
+    """Return the rows of a named study in its order. Their names give the settings they differ in, also defaults."""
     there = results.groups
     groups = [group for group in (Group(*row) for row in preset["rows"]) if group in there]
     own = [group for group in groups if not group.is_reference]
-    told = [*preset["about"], *(["adjacency"] if any("adjacency" in group.differences for group in own) else [])]
+    told = list(preset["about"])
+    if any("adjacency" in group.differences for group in own):
+        told.append("adjacency")
     one_kind = bool(told) and len({(group.method, group.profile) for group in own}) == 1
     found = {}
     for group in sorted(groups, key=lambda group: not group.is_reference):
-        values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
-        parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
-        parts += [f"{name}={value}" for name, value in group.differences.items() if name not in told]
-        name = [] if parts and one_kind else [results.label(Group(group.method, group.profile, ""))]
-        found[group] = " ".join([*name, *parts])
+        differences = _differences(results, group, told)
+        name = [] if differences and one_kind else [results.label(Group(group.method, group.profile, ""))]
+        found[group] = " ".join([*name, *differences])
     return found
+
+
+def _differences(results: Results, group: Group, told: Sequence[str]) -> list[str]:
+    """Return the settings of a row: those that every row names, then the others that its variant changes."""
+    values = {} if group.is_reference else {name: results.setting(group, name) for name in told}
+    parts = [f"{name}={_short(value)}" for name, value in values.items() if value is not None]
+    return parts + [f"{name}={value}" for name, value in group.differences.items() if name not in told]
 
 
 def _short(value: Any) -> str:

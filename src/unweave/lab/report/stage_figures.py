@@ -1,4 +1,4 @@
-"""Figures of what happens between the stages of a method, and in its last stage step by step (the paper's figure 1)."""
+"""Figures of the forget losses between the stages of a method, and of its last stage step by step (paper, figure 1)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from unweave.lab.report.drawing import LINES, cumulative, new_figure, note, pane
 from unweave.lab.report.looks import GREY, INK, PALETTE
 from unweave.lab.report.results import Group, Results
 
-SEEN = "forget_accuracy"  # logged where a run was watched
+SEEN = "forget_accuracy"  # logged by runs that are watched
 CURVES = (("forget loss", ("watched_forget_loss",)), *((f"{s} accuracy in %", (f"{s}_accuracy",)) for s in LINES))
 
 
 def losses_by_stage(results: Results) -> Figure | None:
-    """Draw the losses of the forget samples before, between and after the stages, one panel per method, one seed."""
+    """Draw the forget losses before, between and after the stages with one seed, one panel per method."""
     groups = [group for group in results.groups if group in results.stages and not results.is_extra(group)]
     if not groups:
         return None
@@ -39,7 +39,7 @@ def losses_by_stage(results: Results) -> Figure | None:
 
 
 def stage_histograms(results: Results, group: Group, seed: int) -> list[tuple[str, Mapping[str, Any], dict[str, Any]]]:
-    """Return the forget losses of a run, stage by stage, with their names and how to draw them."""
+    """Return the forget losses of a run, stage by stage: a name, the histogram, and the line style."""
     found: list[tuple[str, Mapping[str, Any], dict[str, Any]]] = []
     original = results.reference("original")
     before = results.distributions.get(original, {}).get(seed, {}) if original else {}
@@ -55,7 +55,7 @@ def stage_histograms(results: Results, group: Group, seed: int) -> list[tuple[st
 
 
 def last_stage(results: Results) -> Figure | None:
-    """Draw forget loss and accuracies over the last stage of every watched run: the mean over seeds, and each seed."""
+    """Draw forget loss and accuracies over the last stage of every watched run: each seed, and the mean."""
     watched = {group: found for group, found in results.histories.items() if _is_watched(found)}
     groups = [group for group in results.groups if group in watched]
     if not groups:

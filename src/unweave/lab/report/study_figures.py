@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unweave.lab.report.drawing import LINES, cumulative, new_figure, note, panels, style
+from unweave.lab.report.dynamics_figure import dynamics
 from unweave.lab.report.grids import attack_places
-from unweave.lab.report.looks import GREY, INK, Look, looks
+from unweave.lab.report.looks import GREY, INK, Appearance, looks
 from unweave.lab.report.measures import ARROWS, COSTS, SPLITS, Place, Spread, title, unit
 from unweave.lab.report.results import Group, Results
 from unweave.lab.report.stage_figures import last_stage, losses_by_stage
 
-SPARE = (GREY, "#cc79a7", "#e69f00")
 SCALES = {"%": 100.0, "MiB": 1 / 2**20}
 
 
 def draw_figures(results: Results, folder: Path) -> list[Path]:
-    """Draw every figure that the study has data for, each as PNG and SVG; return the files."""
+    """Draw every figure that the study has data for, each as PNG and SVG. Return the files."""
     plans: dict[str, Callable[[Results], Figure | None]] = {
         "trade-off": trade_off,
         "membership": membership,
@@ -41,14 +39,14 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
                 continue
             for suffix in ("png", "svg"):
                 path = folder / f"{name}.{suffix}"
-                # Without dates and random ids, the same study gives the same files.
+                # Dates and random ids would make files of the same study differ.
                 figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else None)
                 files.append(path)
     return files
 
 
 def trade_off(results: Results) -> Figure | None:
-    """Draw forget accuracy against adjacent accuracy: every method, its spread, and its seeds."""
+    """Draw forget accuracy against adjacent accuracy: mean, spread and seeds of every method."""
     splits = [split for split in SPLITS if Place(split, "forget", "accuracy") in results.places()]
     groups = [group for group in results.groups if group in results.values and not results.is_extra(group)]
     if not splits:
@@ -68,7 +66,7 @@ def trade_off(results: Results) -> Figure | None:
     return figure
 
 
-def _point(axis: Axes, results: Results, group: Group, split: str, look: Look) -> None:
+def _point(axis: Axes, results: Results, group: Group, split: str, look: Appearance) -> None:
     horizontal, vertical = Place(split, "forget", "accuracy"), Place(split, "adjacent", "accuracy")
     across, up = results.spread(group, horizontal), results.spread(group, vertical)
     if across is None or up is None:
@@ -93,14 +91,14 @@ def _point(axis: Axes, results: Results, group: Group, split: str, look: Look) -
 
 
 def _within(spread: Spread) -> list[list[float]] | None:
-    """Return the lengths of an error bar in points, cut where an accuracy ends: at 0 and at 100%."""
+    """Return the lengths of an error bar in points, cut at accuracies of 0 and 100%."""
     if spread.deviation is None:
         return None
     return [[100 * min(spread.deviation, spread.mean)], [100 * min(spread.deviation, 1 - spread.mean)]]
 
 
 def membership(results: Results) -> Figure | None:
-    """Draw what membership attacks on the forget data give, beside what they give on a retrained model."""
+    """Draw the results of membership attacks on the forget data, with those of a retrained model."""
     places = [place for place in attack_places(results) if place.subset == "forget"][:4]
     return _bars(results, places) if places else None
 
@@ -112,38 +110,42 @@ def cost(results: Results) -> Figure | None:
 
 
 def _bars(results: Results, places: Sequence[Place]) -> Figure:
-    """Draw one panel per place, one bar per group, with the spread; retraining's value is a dashed line."""
+    """Draw one panel per place and one bar per group, with its spread. A dashed line marks retraining."""
     groups = [group for group in reversed(results.groups) if group in results.values and not results.is_extra(group)]
     figure = new_figure(1.4 + 2.7 * len(places), 0.9 + 0.27 * len(groups))
     axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
     for axis, place in zip(axes, places, strict=True):
-        kind = unit(place.metric)
-        scale = SCALES.get(kind, 1.0)
-        spreads = [results.spread(group, place) for group in groups]
-        axis.barh(
-            range(len(groups)),
-            [scale * spread.mean if spread else 0 for spread in spreads],
-            xerr=[scale * (spread.deviation or 0) if spread else 0 for spread in spreads],
-            color=["#9aa3ab" if group.is_reference else "#0072b2" for group in groups],
-            error_kw={"elinewidth": 0.8, "ecolor": INK},
-            height=0.68,
-        )
-        retrained = results.mean(results.reference("retrain"), place)
-        if retrained is not None:
-            axis.axvline(scale * retrained, color=INK, linestyle="--", linewidth=0.8)
-        arrow = ARROWS[results.direction(place)]
-        axis.set_title(title(place.metric), fontsize=9)
-        goal = "→ dashed line: retraining" if arrow == "→" else f"{arrow} better; dashed: retraining"
-        axis.set_xlabel(f"{kind if kind not in ('', 'count') else 'value'}  ({goal})", fontsize=8)
-        axis.grid(visible=False, axis="y")
+        _bar_panel(axis, results, groups, place)
     axes[0].set_yticks(range(len(groups)), [results.label(group) for group in groups])
     return figure
 
 
-def losses(results: Results) -> Figure | None:
-    """Draw how the losses of the forget samples are distributed after each method, one line per seed.
+def _bar_panel(axis: Axes, results: Results, groups: Sequence[Group], place: Place) -> None:
+    kind = unit(place.metric)
+    scale = SCALES.get(kind, 1.0)
+    spreads = [results.spread(group, place) or Spread(0, None, 0) for group in groups]
+    axis.barh(
+        range(len(groups)),
+        [scale * spread.mean for spread in spreads],
+        xerr=[scale * (spread.deviation or 0) for spread in spreads],
+        color=["#9aa3ab" if group.is_reference else "#0072b2" for group in groups],
+        error_kw={"elinewidth": 0.8, "ecolor": INK},
+        height=0.68,
+    )
+    retrained = results.mean(results.reference("retrain"), place)
+    if retrained is not None:
+        axis.axvline(scale * retrained, color=INK, linestyle="--", linewidth=0.8)
+    arrow = ARROWS[results.direction(place)]
+    goal = "→ dashed line: retraining" if arrow == "→" else f"{arrow} better; dashed: retraining"
+    axis.set_title(title(place.metric), fontsize=9)
+    axis.set_xlabel(f"{kind if kind not in ('', 'count') else 'value'}  ({goal})", fontsize=8)
+    axis.grid(visible=False, axis="y")
 
-    Cumulative shares, because the histograms of two runs have different bins and could not be laid over each other.
+
+def losses(results: Results) -> Figure | None:
+    """Draw the distribution of the forget losses after each method, one line per seed.
+
+    The shares are cumulative, because the histograms of two runs have different bins.
     """
     groups = [group for group in results.groups if _forget_losses(results, group) and not results.is_extra(group)]
     if not groups:
@@ -155,7 +157,7 @@ def losses(results: Results) -> Figure | None:
             for histogram in _forget_losses(results, shown) if shown else []:
                 axis.plot(histogram["edges"], cumulative(histogram["counts"]), color=colour, linewidth=1.1)
         axis.set_title(results.label(group))
-    axes[0].set_xscale("symlog", linthresh=1)  # a few methods push losses to hundreds
+    axes[0].set_xscale("symlog", linthresh=1)  # some methods raise losses to hundreds
     axes[0].set_xticks([0, 1, 10, 100], ["0", "1", "10", "100"])
     axes[0].set_xlim(left=0)
     words = "loss of a training forget sample (linear to 1, then logarithmic); grey: retraining"
@@ -167,42 +169,3 @@ def losses(results: Results) -> Figure | None:
 def _forget_losses(results: Results, group: Group) -> list[dict[str, list[float]]]:
     found = results.distributions.get(group, {}).values()
     return [entry["train"]["forget"] for entry in found if "forget" in entry.get("train", {})]
-
-
-def dynamics(results: Results) -> Figure | None:
-    """Draw what was logged while unlearning, in the first seed: accuracies where there are any, else losses."""
-    first = {group: next(iter(found.values())) for group, found in results.histories.items()}
-    names = {name for rows in first.values() for row in rows for name in row}
-    word = "accuracy" if any(name.endswith("accuracy") for name in names) else "loss"
-    there = [group for group in results.groups if group in first and not results.is_extra(group)]
-    shown = {group: first[group] for group in there if _series(first[group], word)}
-    if not shown:
-        return None
-    figure, axes = panels(len(shown), share=False)
-    for axis, (group, rows) in zip(axes, shown.items(), strict=False):
-        series = _series(rows, word)
-        spare = cycle(SPARE)
-        for name, pairs in series.items():
-            colour = next((shade for subset, shade in LINES.items() if subset in name), None) or next(spare)
-            style = "--" if name.startswith("test") else "-"
-            axis.plot(*zip(*pairs, strict=True), style, color=colour, linewidth=0.9, label=name.replace("_", " "))
-        for step in range(1, len(rows)):
-            if rows[step]["phase"] != rows[step - 1]["phase"]:
-                axis.axvline(step, color=INK, linewidth=0.6, linestyle=":")
-        axis.set_title(results.label(group))
-        top = max(value for pairs in series.values() for _, value in pairs)
-        if word == "loss" and top > 1:
-            axis.set_yscale("symlog", linthresh=1)
-            axis.set_yticks([tick for tick in (0, 1, 10, 100, 1000) if tick <= 10 * top])
-            axis.yaxis.set_major_formatter("{x:g}")
-        axis.set_ylim(bottom=0)
-        axis.legend(fontsize=6, frameon=False)
-    figure.supxlabel(note("step; dotted: next phase; one seed", len(shown)), fontsize=9)
-    figure.supylabel(word, fontsize=9)
-    return figure
-
-
-def _series(rows: Sequence[dict[str, Any]], word: str) -> dict[str, list[tuple[int, float]]]:
-    """Return every logged value whose name ends in a word, as pairs of step and value."""
-    names = dict.fromkeys(name for row in rows for name in row if name.endswith(word))
-    return {name: [(step, row[name]) for step, row in enumerate(rows) if name in row] for name in names}

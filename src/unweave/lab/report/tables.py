@@ -1,4 +1,4 @@
-"""Tables of accuracies in the paper's layout: train and test, three subsets each."""
+"""Tables for the terminal: accuracies in the paper's layout, and the tables of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 80  # of a terminal
 
 
 def percent(values: Sequence[float | None]) -> str:
-    """Return mean ± standard deviation of fractions, as percentages for a person. An empty subset has none.
+    """Return mean ± standard deviation of fractions as percentages; a dash for an empty subset.
 
     >>> percent([0.5, 0.6]), percent([None])
     ('55.0±7.1', '–')
@@ -31,7 +31,7 @@ def percent(values: Sequence[float | None]) -> str:
 
 
 def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    """Return a table with one row per method from the scores of its seeds. It fits 80 columns."""
+    """Return a table with one row per method from the scores of its seeds. It fits into 80 columns."""
     low, high = (pick(len(scores) for scores in rows.values()) for pick in (min, max))
     seeds = f"{low} to {high}" if low < high else str(high)
     table = Table(
@@ -58,7 +58,7 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
 
 
 def folded(name: str, width: int) -> str:
-    r"""Return a name in lines that end at a space; a word longer than a line is broken after one of its = and _.
+    r"""Break a name into lines at spaces. A word that is longer than a line is broken after a = or _.
 
     >>> folded("two-stage constrain_adjacent=true", 20)
     'two-stage\nconstrain_adjacent=\ntrue'
@@ -72,12 +72,12 @@ def folded(name: str, width: int) -> str:
         lines.append("")
         for piece in re.findall(r"[^=_]+[=_]?|[=_]", word):
             lines = [*lines[:-1], lines[-1] + piece] if len(lines[-1] + piece) <= width else [*lines, piece]
-        lines.append("")  # what follows is another word
+        lines.append("")  # the next word starts a new line
     return "\n".join(filter(None, lines))
 
 
 def grid_table(grid: Grid) -> Table:
-    """Return a table of a report for the terminal, as narrow as can be."""
+    """Return a table of a report for the terminal, as narrow as possible."""
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,

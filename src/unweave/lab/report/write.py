@@ -1,4 +1,4 @@
-"""Write the report of a study: whole or not at all."""
+"""Write the report of a study, completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pathlib import Path
 
 from unweave._version import __version__
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.report.grids import failure_notes, study_grids
-from unweave.lab.report.results import read_results
-from unweave.lab.report.verdict import verdict
+from unweave.lab.report.headline import verdict
+from unweave.lab.report.study_reader import read_results
 
 MARK = "report.json"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where the report is, what it says, and which cells of the study failed."""
+    """The folder of a report, its page, its verdict, and the cells of the study that failed."""
 
     folder: Path
     page: Path
@@ -28,9 +29,9 @@ class Report:
 
 
 def write_report(folder: Path, *, against_paper: bool = False) -> Report:
-    """Write tables, figures and the page of a study into its folder, as ``report/``; an older report is replaced.
+    """Write tables, figures and the page of a study into ``report/`` in its folder. An older report is replaced.
 
-    A folder without a study, or with one that this version cannot read, raises `UsageError`, and nothing is written.
+    Raises `UsageError`, and writes nothing, if the folder holds no study that this version can read.
     """
     from unweave.lab.report.content import page_content
     from unweave.lab.report.formats import comma_separated, latex, markdown
@@ -41,8 +42,9 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     results = read_results(folder)
     target = folder / "report"
     if target.exists() and not (target / MARK).exists():
-        raise UsageError(f"{target} exists and is no report. Move it away.")
-    from unweave.lab.report.study_figures import draw_figures  # slow to import, so after what may be refused
+        raise UsageError(f"{target} exists and is no report. Move it elsewhere.")
+    require_package("matplotlib", "A report")
+    from unweave.lab.report.study_figures import draw_figures  # slow to import, so after the checks
 
     said, grids = verdict(results), study_grids(results)
     studies = sections(results, against_paper=against_paper)
@@ -71,7 +73,7 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
 
 
 def _replace(target: Path, partial: Path) -> None:
-    """Put a finished folder in the place of an older one, which is removed only then."""
+    """Move the finished folder to the target, and only then remove the older one."""
     older = target.with_name(f".report.{os.getpid()}.older")
     if target.exists():
         target.rename(older)

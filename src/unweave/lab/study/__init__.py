@@ -1,8 +1,7 @@
-"""Many runs in one folder: benchmark × methods × seeds, survived by interruption, ending in one table."""
+"""Many runs in one folder: benchmark × methods × seeds. A study survives interruptions and ends in one table."""
 
-from unweave.lab.study.cell_progress import Progress, in_words
+from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
-from unweave.lab.study.locks import Locks
 from unweave.lab.study.originals import NotYet, Originals
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
@@ -15,11 +14,10 @@ __all__ = [
     "PRESETS",
     "REFERENCES",
     "Cell",
-    "Locks",
+    "CellProgress",
     "NotYet",
     "Originals",
     "Preset",
-    "Progress",
     "Store",
     "can_be_tuned",
     "dead",

@@ -1,9 +1,9 @@
-"""Which kept samples a method is told to be adjacent: by the benchmark's classes, or otherwise.
+"""Which retained samples a method treats as adjacent.
 
-- ``classes``: as the benchmark says
-- ``neighbours``: found in the original model's features, by the paper's rule (k = 20, a tenth of the kept samples)
-- ``remote-to-adjacent:0.2``: by classes, but a random fifth of the remote samples is called adjacent
-- ``adjacent-to-remote:0.2``: by classes, but a random fifth of the adjacent samples is called remote
+- ``classes``: the adjacent samples of the benchmark
+- ``neighbours``: neighbours in the original model's features, by the paper's rule (k = 20, a tenth of retained data)
+- ``remote-to-adjacent:0.2``: as ``classes``, but a random fifth of the remote samples becomes adjacent
+- ``adjacent-to-remote:0.2``: as ``classes``, but a random fifth of the adjacent samples becomes remote
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOISE = ("remote-to-adjacent", "adjacent-to-remote")
 
 
 def check_adjacency(kind: str) -> None:
-    """Refuse a text that names no adjacency.
+    """Raise an error for an unknown adjacency, or a share that is not between 0 and 1.
 
     >>> check_adjacency("remote-to-adjacent:2")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def regroup(
     seed: int,
     device: str | torch.device | None = None,
 ) -> Split:
-    """Return the split that a method is given, over the same samples."""
+    """Return the split that the method gets, over the same samples."""
     check_adjacency(kind)
     if kind == CLASSES:
         return split

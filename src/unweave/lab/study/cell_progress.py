@@ -1,9 +1,9 @@
-"""How far a study is, and how long it will take: a live line on a terminal, plain lines elsewhere."""
+"""The progress of a study and the time left: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,10 +14,10 @@ from unweave.lab.study.cells import Cell
 from unweave.lab.study.store import Store
 
 
-class Progress:
-    """Cells done of all cells, with an estimate from what finished cells took, in this start and earlier ones.
+class CellProgress:
+    """Shows how many cells are done, and estimates the time left from the finished cells of this and earlier starts.
 
-    ``bar`` is the live display, which the runs' own lines share; on no terminal it is off, and lines are written.
+    ``bar`` is the live display, which the runs share. Without a terminal it is off, and ``write`` gets plain lines.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """How many cells are done."""
+        """The number of cells that are done."""
         return sum(self.store.is_done(cell) for cell in self.cells)
 
     def train(self, seed: int) -> None:
@@ -58,7 +58,7 @@ class Progress:
             self.say(f"training the original of seed {seed}")
 
     def begin(self, name: str) -> None:
-        """Show which cell is being worked on."""
+        """Show which cell is running."""
         if self.live:
             self._show(name)
 
@@ -67,7 +67,7 @@ class Progress:
         self.bar.update(self._task, completed=self.done, values=f"{left} · {words}" if left else words)
 
     def end(self, name: str, *, failed: bool = False) -> None:
-        """Show that a cell is over."""
+        """Show that a cell has ended."""
         words = f"{name} failed" if failed else name
         text = " · ".join(part for part in (f"[{self.done}/{len(self.cells)}] {words}", self.left()) if part)
         if self.live:
@@ -84,16 +84,17 @@ class Progress:
             self.write(text)
 
     def left(self) -> str:
-        """Return the time left in words, or nothing where nothing can be said."""
+        """Return the time left as text; empty if it is unknown."""
         remaining = [cell for cell in self.cells if not self.store.is_done(cell)]
         seconds = seconds_left(remaining, self.store.times(), workers=self.workers)
         return "" if seconds is None or not remaining else f"about {in_words(seconds)} left"
 
 
 def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int = 1) -> float | None:
-    """Return how long cells will take: each as long as its own kind took, or its method, or the average cell.
+    """Estimate how long cells will take; None without a finished run.
 
-    To that comes the training of originals, and comparing with retrained models.
+    A cell takes the mean time of its row, else of its method, else of all cells. Training originals and comparing with
+    retrained models are added.
 
     >>> some = [Cell(method="ft", seed=1), Cell(method="ga", seed=1)]
     >>> seconds_left(some, {"trained.seed-1": 9.0, "ft.seed-0": 2.0})
@@ -104,28 +105,31 @@ def seconds_left(cells: Iterable[Cell], times: dict[str, float], *, workers: int
     True
     """
     cells = list(cells)
-    models = {name: seconds for name, seconds in times.items() if name.startswith("trained.")}
-    comparisons = [seconds for name, seconds in times.items() if name.startswith("compare.")]
-    runs = {name: seconds for name, seconds in times.items() if not name.startswith(("trained.", "compare."))}
+    models = _times_of("trained.", times)
+    comparisons = _times_of("compare.", times)
+    runs = {name: seconds for name, seconds in times.items() if name not in {**models, **comparisons}}
     if not runs:
         return None
-
-    def expected(cell: Cell) -> float:
-        same = cell.name.rpartition(".seed-")[0]
-        for likeness in (f"{same}.seed-", f"{cell.method}.", ""):
-            found = [seconds for name, seconds in runs.items() if name.startswith(likeness)]
-            if found:
-                return statistics.fmean(found)
-        raise AssertionError  # the last likeness is everybody's
-
     new = {cell.seed for cell in cells if f"trained.seed-{cell.seed}" not in models}
     training = statistics.fmean(models.values()) * len(new) if models else 0.0
-    comparing = statistics.fmean(comparisons) * len(cells) if comparisons else 0.0
-    return (training + comparing + sum(expected(cell) for cell in cells)) / workers
+    comparing = statistics.fmean(comparisons.values()) * len(cells) if comparisons else 0.0
+    return (training + comparing + sum(_expected(cell, runs) for cell in cells)) / workers
+
+
+def _expected(cell: Cell, runs: Mapping[str, float]) -> float:
+    """Return the mean time of the runs most similar to a cell: of its row, else of its method, else of all."""
+    row = cell.name.rpartition(".seed-")[0]
+    alike = _times_of(f"{row}.seed-", runs) or _times_of(f"{cell.method}.", runs) or runs
+    return statistics.fmean(alike.values())
+
+
+def _times_of(beginning: str, times: Mapping[str, float]) -> dict[str, float]:
+    """Return the times whose names start with ``beginning``."""
+    return {name: seconds for name, seconds in times.items() if name.startswith(beginning)}
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration as one says it.
+    """Return a duration as text.
 
     >>> [in_words(seconds) for seconds in (4, 100, 7000, 90000)]
     ['4 s', '2 min', '1.9 h', '25 h']

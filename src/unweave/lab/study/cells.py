@@ -1,11 +1,11 @@
-"""A cell of a study: one method with its settings, on one kind of adjacency, and one seed."""
+"""A cell of a study: one method with its settings, one adjacency, one seed."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +16,16 @@ from unweave.lab.study.adjacency import CLASSES, check_adjacency
 from unweave.methods import Method, all_methods, find_method
 
 REFERENCES = ("original", "retrain")
-LONGEST = 255 - len(".json.partial")  # bytes of a name that file systems take, with what files of a cell add to it
-NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(e-?[1-9]\d*)?")  # as one writes it, without idle signs and digits
+LONGEST = 255 - len(".json.partial")  # bytes of a file name, less the longest suffix of a cell's files
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(e-?[1-9]\d*)?")  # the shortest form: 0.2 and 1e-4, not .20 and 1E-04
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is run: ``settings`` are the values that differ from the method's default on the benchmark.
+    """One run of a study. ``settings`` are the values that differ from the method's defaults on the benchmark.
 
-    ``adjacency`` says which samples the method is told to be adjacent (`unweave.lab.study.adjacency`); it is always
-    scored on the benchmark's own split. With ``watch``, accuracies are logged while it runs.
+    ``adjacency`` says which samples the method treats as adjacent (`unweave.lab.study.adjacency`); the scores always
+    use the benchmark's own split. With ``watch``, accuracies are logged during the run.
     """
 
     method: str
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def variant(self) -> str:
-        """What differs from the default, as a short text.
+        """The differences from the default, as a short text.
 
         >>> Cell(method="two-stage", seed=0, settings=(("alpha", "0.5"),), adjacency="neighbours").variant
         'alpha=0.5 adjacency=neighbours'
@@ -62,7 +62,7 @@ class Cell:
 
 
 def safe(part: str) -> str:
-    """Return a part of a cell's name as every file system takes it."""
+    """Replace the characters that some file systems do not accept."""
     return re.sub(r"[^\w=,.+-]", "_", part)
 
 
@@ -77,12 +77,12 @@ def plan(
     watch: bool = False,
     benchmark: Benchmark | None = None,
 ) -> list[Cell]:
-    """Return every cell of a study: seeds inside adjacency inside settings inside profiles inside methods.
+    """Return every cell of a study, ordered by method, profile, settings, adjacency and seed.
 
-    A profile, a grid's setting or another adjacency goes to the methods that have it or read it; but a setting of
-    theirs does not go to retraining, which they are measured by. A method that has none of them runs once. A setting's
-    default on the ``benchmark`` makes no variant: it is the plain cell, and so is the method's first profile. A value
-    in two spellings is one. A wrong value is refused here, before anything is run.
+    A profile, a setting of the grid and an adjacency apply to the methods that use them; a method that uses none of
+    them runs once. A reference takes a setting only if no other method has it, because the others are measured against
+    it. A setting's default on the ``benchmark`` makes no variant, and neither does the method's first profile: both are
+    the plain cell. Two spellings of a value count once. Wrong values raise an error here, before anything runs.
 
     >>> [cell.name for cell in plan(["ft", "two-stage"], seeds=1, grid={"alpha": ["0", "0.5"]})]
     ['ft.seed-0', 'two-stage.alpha=0.seed-0', 'two-stage.seed-0']
@@ -90,65 +90,81 @@ def plan(
     if seeds < 1:
         raise UsageError(f"A study needs at least one seed, not {seeds}.")
     if not methods:
-        raise UsageError("A study needs at least one method: names from `unweave methods`, or all.")
+        raise UsageError("A study needs at least one method. Give names from `unweave methods`, or all.")
     names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
-    chosen = {name: benchmark.method(name) if benchmark else find_method(name) for name in names}
-    grid = grid or {}
-    own_settings = {name: _setting_names(method) for name, method in chosen.items()}
-    for setting in grid:
-        having = [name for name, settings in own_settings.items() if setting in settings]
-        if not having:
-            raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
-        if set(having) - set(REFERENCES):  # what they are measured by stays as it is
-            for name in REFERENCES:
-                own_settings.get(name, set()).discard(setting)
-    for profile in profiles:
-        if not any(profile in method.profiles for method in chosen.values()):
-            raise no_profile(profile)
+    chosen = [benchmark.method(name) if benchmark else find_method(name) for name in names]
+    grids = _grids(chosen, grid or {})
+    _check_profiles(chosen, profiles)
     adjacency = [_spelt_adjacency(kind) for kind in adjacency]
     cells = []
-    for name, method in chosen.items():
-        own_profiles: list[str | None] = [profile for profile in profiles if profile in method.profiles]
-        if not own_profiles and is_tuned(profiles) and can_be_tuned(method):
-            raise UsageError(
-                f"{name} has no settings of the profile {', '.join(profiles)}, and would stand untuned beside others. "
-                "Tune it too, or name the methods to run with --methods."
+    for method in chosen:
+        rows = _rows(method, profiles=profiles, grid=grids[method.name], benchmark=benchmark)
+        cells += [
+            Cell(
+                method=method.name,
+                seed=seed,
+                profile=None if profile == next(iter(method.profiles)) else profile,
+                settings=settings,
+                adjacency=kind,
+                watch=watch and method.name != "original",
             )
-        axes = {
-            setting: _spelt(method, setting, values)
-            for setting, values in grid.items()
-            if setting in own_settings[name]
-        }
-        kinds = adjacency if tells_apart(method) else (CLASSES,)
-        for own, values in itertools.product(own_profiles or [None], itertools.product(*axes.values())):
-            settings = _different(method, dict(zip(axes, values, strict=True)), profile=own, benchmark=benchmark)
-            cells += [
-                Cell(
-                    method=name,
-                    seed=seed,
-                    profile=None if own == next(iter(method.profiles)) else own,
-                    settings=settings,
-                    adjacency=kind,
-                    watch=watch and name != "original",
-                )
-                for kind in kinds
-                for seed in range(first_seed, first_seed + seeds)
-            ]
+            for profile, settings in rows
+            for kind in (adjacency if tells_apart(method) else (CLASSES,))
+            for seed in range(first_seed, first_seed + seeds)
+        ]
     return each_once(cells)
 
 
+def _grids(methods: Sequence[type[Method]], grid: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:
+    """Return the grid of each method: the settings that it has.
+
+    A reference takes a setting only if no other method has it.
+    """
+    grids: dict[str, dict[str, Sequence[str]]] = {method.name: {} for method in methods}
+    settings_of = {method.name: {row["name"] for row in method.describe()} for method in methods}
+    for setting, values in grid.items():
+        having = [name for name, known in settings_of.items() if setting in known]
+        if not having:
+            raise UsageError(f"No method of this study has the setting {setting!r}. `unweave methods NAME` lists them.")
+        for name in [name for name in having if name not in REFERENCES] or having:
+            grids[name][setting] = values
+    return grids
+
+
+def _check_profiles(methods: Sequence[type[Method]], profiles: Sequence[str]) -> None:
+    """Raise an error for a profile that no method has."""
+    for profile in profiles:
+        if not any(profile in method.profiles for method in methods):
+            raise no_profile(profile)
+
+
+def _rows(
+    method: type[Method], *, profiles: Sequence[str], grid: Mapping[str, Sequence[str]], benchmark: Benchmark | None
+) -> Iterator[tuple[str | None, tuple[tuple[str, str], ...]]]:
+    """Yield each profile and combination of settings that a method is run with."""
+    own: list[str | None] = [profile for profile in profiles if profile in method.profiles]
+    if not own and is_tuned(profiles) and can_be_tuned(method):
+        raise UsageError(
+            f"{method.name} has no profile {' or '.join(profiles)} and would run untuned beside tuned methods. "
+            "Tune it too, or choose the methods to run with --methods."
+        )
+    axes = {setting: _spelt(method, setting, values) for setting, values in grid.items()}
+    for profile, values in itertools.product(own or [None], itertools.product(*axes.values())):
+        yield profile, _different(method, dict(zip(axes, values, strict=True)), profile=profile, benchmark=benchmark)
+
+
 def is_tuned(profiles: Sequence[str]) -> bool:
-    """Tell whether these are profiles that tuning makes, and no others."""
+    """Return whether there are profiles, all of them from tuning."""
     return bool(profiles) and all(profile.startswith("tuned") for profile in profiles)
 
 
-def can_be_tuned(method: Method) -> bool:
-    """Tell whether there is anything to tune in a method; there is not in what others are measured by.
+def can_be_tuned(method: type[Method]) -> bool:
+    """Return whether a method has settings to tune. The references are not tuned.
 
     >>> can_be_tuned(find_method("ft")), can_be_tuned(find_method("retrain"))
     (True, False)
     """
-    return method.name not in REFERENCES and bool(method.settings.searched())
+    return method.name not in REFERENCES and bool(method.searched())
 
 
 def no_profile(name: str) -> UsageError:
@@ -157,8 +173,8 @@ def no_profile(name: str) -> UsageError:
     return UsageError(f"No method of this study has the profile {name!r}.{hint}")
 
 
-def tells_apart(method: Method) -> bool:
-    """Tell whether it matters to a method which of the kept samples are adjacent.
+def tells_apart(method: type[Method]) -> bool:
+    """Return whether a method treats adjacent and remote samples differently.
 
     >>> tells_apart(find_method("two-stage")), tells_apart(find_method("ft")), tells_apart(find_method("ga"))
     (True, False, False)
@@ -167,7 +183,7 @@ def tells_apart(method: Method) -> bool:
 
 
 def each_once(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells without those that name the same folder; one is watched if any of them is.
+    """Keep one of the cells that name the same folder; it is watched if any of them is.
 
     >>> both = [Cell(method="ft", seed=0), Cell(method="ft", seed=0, watch=True)]
     >>> each_once(both) == both[1:]
@@ -181,34 +197,34 @@ def each_once(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def profile_of(cell: Cell) -> str:
-    """Return the cell's profile, or the method's first where it names none."""
+    """Return the cell's profile; the default is the method's first."""
     return cell.profile or next(iter(find_method(cell.method).profiles))
 
 
 def in_running_order(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells seed by seed, so that a study that is stopped early has whole seeds, references first."""
+    """Sort the cells by seed, references first, so that a study that stops early has complete seeds."""
     return sorted(cells, key=lambda cell: (cell.seed, cell.method not in REFERENCES))
 
 
-def _setting_names(method: Method) -> set[str]:
-    return {row["name"] for row in method.settings.describe()}
+def _setting_names(method: type[Method]) -> set[str]:
+    return {row["name"] for row in method.describe()}
 
 
-def _spelt(method: Method, setting: str, values: Iterable[str]) -> list[str]:
-    """Return each value once, as one writes it.
+def _spelt(method: type[Method], setting: str, values: Iterable[str]) -> list[str]:
+    """Return each value once, in its shortest spelling.
 
     >>> _spelt(find_method("two-stage"), "alpha", [" 0.25", ".25", "1e-4", "0.0001", "1.0"])
     ['0.25', '1e-4', '1']
     """
     found: dict[Any, str] = {}
     for text in values:
-        value = method.settings.parse({setting: text.strip()}).to_dict()[setting]
+        value = method.parse({setting: text.strip()}).to_dict()[setting]
         found.setdefault(value, str(value).lower() if isinstance(value, bool) else _spelt_number(text.strip(), value))
     return list(found.values())
 
 
 def _spelt_number(text: str, value: Any) -> str:
-    """Return a number without idle signs and digits. A text that has none stays, and so does the name of its cell.
+    """Return a number in its shortest form. A text in this form stays as it is, so cells keep their names.
 
     >>> [_spelt_number(text, float(text)) for text in ("1e-4", "1E-05", "0.20", "+5.0", "1e30")]
     ['1e-4', '1e-5', '0.2', '5', '1e30']
@@ -219,7 +235,7 @@ def _spelt_number(text: str, value: Any) -> str:
 
 
 def _spelt_adjacency(kind: str) -> str:
-    """Return the text of an adjacency, having checked it, with its share as one writes it.
+    """Check an adjacency, and return it with its share in the shortest form.
 
     >>> _spelt_adjacency("remote-to-adjacent:.20")
     'remote-to-adjacent:0.2'
@@ -230,10 +246,10 @@ def _spelt_adjacency(kind: str) -> str:
 
 
 def _different(
-    method: Method, values: Mapping[str, str], *, profile: str | None, benchmark: Benchmark | None
+    method: type[Method], values: Mapping[str, str], *, profile: str | None, benchmark: Benchmark | None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the values that differ from the method's own on the benchmark, having checked all of them."""
-    if benchmark is None and method.name == "retrain":  # its recipe comes from the benchmark
+    """Check all values, and return those that differ from the method's defaults on the benchmark."""
+    if benchmark is None and method.name == "retrain":  # its defaults come from the benchmark
         return tuple(values.items())
     defaults = benchmark.settings_for(method, profile) if benchmark else {}
     before = method.configure(defaults, profile=profile).to_dict()

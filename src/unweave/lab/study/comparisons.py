@@ -1,4 +1,4 @@
-"""Every cell beside the study's retrained models, and the weights that nothing needs after that."""
+"""Compare every cell with the study's retrained models, then remove the weights that are no longer needed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Literal
 
 from torch import nn
 
-from unweave.api import load_weights
-from unweave.evaluation import Look, Observed, evaluate, target_of
+from unweave.evaluation import Look, Observed, evaluate
 from unweave.lab.benchmarks import Benchmark
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
+from unweave.record import certificate_of
+from unweave.runs import load_weights
+from unweave.storage import Lock
 
 Keep = Literal["all", "originals", "none"]
 
 
 class Comparisons:
-    """Scores finished cells anew beside the retrained models, each of which is loaded and run once a process.
+    """Scores finished cells against the retrained models. Each process loads and runs a retrained model once.
 
-    A retrained model is compared with those of the other seeds, so that its row is the floor for all others.
+    A retrained model is compared with those of the other seeds, so its row is the floor for all others.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class Comparisons:
         cells: Sequence[Cell],
         originals: Originals,
         look: Callable[[], Look],
-        progress: Progress,
+        progress: CellProgress,
         *,
         keep: str,
         since: float,
@@ -44,24 +46,24 @@ class Comparisons:
         retrained = [cell for cell in cells if cell.method == "retrain"]
         self.planned = [cell for cell in retrained if not cell.variant] or retrained
         self.reference = cache(self._model)
-        self.seen: dict[str, Observed] = {}  # of this process's own cells, until they are compared
+        self.seen: dict[str, Observed] = {}  # predictions of this process's cells that are not compared yet
 
     def remember(self, name: str, observed: Observed) -> None:
-        """Take down what a cell's model said, if it is still to be compared."""
+        """Keep the predictions of a cell's model if the cell is still to be compared."""
         if self.planned or self.store.references_of(name):
             self.seen[name] = observed
 
     def references_are_there(self) -> bool:
-        """Tell whether every retrained model that is asked for is there, or has failed."""
+        """Return whether every planned retrained model is done or has failed."""
         return all(self.store.is_settled(cell, since=self.since) for cell in self.planned)
 
     def compare(self, name: str) -> None:
-        """Compare a finished cell, unless that is done or another process is at it."""
+        """Compare a finished cell, unless it is compared already or another process is comparing it."""
         finished = self.store.finished()
         if name not in finished:  # it failed
             return
         if self.store.comparable(name):
-            with self.store.locks.claim(f"compare.{name}") as claim:
+            with Lock.claim(self.store.locks / f"compare.{name}.lock") as claim:
                 if claim is not None and (references := self.store.comparable(name)):
                     self._compare_with(name, finished[name]["seed"], references)
         every, known = self.store.references_of(name), self.store.compared_with(name)
@@ -73,9 +75,10 @@ class Comparisons:
             self.store.drop_weights(name)
 
     def end(self) -> None:
-        """When all is settled, remove the originals and the retrained models too, if they are not wanted.
+        """Remove the originals and the retrained models when every cell is settled, with ``keep="none"``.
 
-        Whoever wants them may add cells to the study later, which begin at the ones and are compared with the others.
+        Cells that are added to the study later need them: they start from an original and are compared with the
+        retrained models.
         """
         settled = all(self.store.is_settled(cell, since=self.since) for cell in self.cells)
         if self.keep != "none" or not settled or not all(self._is_final(name) for name in self.store.finished()):
@@ -96,7 +99,7 @@ class Comparisons:
             look.test,
             reference=[self.reference(other) for other in references],
             original=self.originals(seed),
-            target=target_of(json.loads((self.store.cells / name / "config.json").read_text())),
+            certificate=certificate_of(json.loads((self.store.cells / name / "config.json").read_text())),
             look=look,
             **self.originals.computing.looking,
         )
@@ -104,7 +107,7 @@ class Comparisons:
         self.store.note_time(f"compare.{name}", time.monotonic() - begun)
 
     def _is_final(self, name: str) -> bool:
-        """Tell whether a cell is compared with every retrained model that there will be, as far as it can be."""
+        """Return whether no comparison of a cell is left, now or later."""
         return self.references_are_there() and not self.store.comparable(name)
 
     def _model(self, name: str) -> nn.Module:

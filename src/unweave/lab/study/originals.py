@@ -1,4 +1,4 @@
-"""The trained models of a study: each trained once, by one process, and shared."""
+"""The trained models of a study: one process trains each of them, and all processes share it."""
 
 from __future__ import annotations
 
@@ -13,46 +13,43 @@ import torch
 from rich.progress import Progress as Bar
 from torch import nn
 
-from unweave.api import load_weights, remove_folder
 from unweave.data import SUBSETS
-from unweave.engine import Checkpoints, Computing
+from unweave.engine import CheckpointFolder, Compute
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Benchmark, Task
-from unweave.lab.study.locks import Locks
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.study.store import Store
-from unweave.runs import UNFINISHED
-from unweave.storage import write_whole
+from unweave.runs import UNFINISHED, load_weights, remove_folder
+from unweave.storage import Lock, write_whole
 
 
 def take_originals(benchmark: Benchmark, store: Store, source: Path, seeds: Iterable[int]) -> dict[str, Any] | None:
-    """Copy the originals of these seeds from another study, and return where they come from.
+    """Copy the originals of these seeds from another study and return their provenance; None if none is used.
 
-    The other study must be of the same benchmark; its options may differ in what to forget, as long as that changes
-    nothing about training. Seeds that it has not are left to be trained, and an original of the study's own stays: if
-    all are, nothing comes from elsewhere.
+    The other study must have the same benchmark. Its options may differ in what to forget, if that does not change
+    training. Seeds without an original there are trained later. An original that this study already has stays.
     """
     other = Store.open(source)
     about = other.about()
     if not benchmark.trains_like(about["benchmark"], about.get("options", {})):
         raise UsageError(
-            f"{source} has originals of {other.title}, which are trained otherwise than those of {benchmark.title}. "
-            "Give a study whose options differ in what to forget only, or none."
+            f"{source} has originals of {other.title}, which are trained differently from those of {benchmark.title}. "
+            "Give a study whose options differ only in what to forget, or train the originals here."
         )
     names = [f"original.seed-{seed}" for seed in sorted(set(seeds))]
     names = [name for name in names if (other.models / f"{name}.safetensors").exists()]
     if not names:
-        raise UsageError(f"{source} has no original of the seeds that are asked for. Was it run with --keep-models?")
-    with store.locks.wait_for("originals"):  # another start may be at the same
+        raise UsageError(f"{source} has no originals of the requested seeds. Was it run with --keep-models none?")
+    with Lock(store.locks / "originals.lock", wait=True):  # another process may be doing the same
         taken = {name.rpartition("-")[2]: _taken(name, store, other) for name in names}
     hashes = {seed: found for seed, found in taken.items() if found}
     return {"study": other.title, "hashes": hashes, "provenance": other.provenance()[:1]} if hashes else None
 
 
 def _taken(name: str, store: Store, other: Store) -> str | None:
-    """Copy an original, unless there is one or it is being trained; return its hash if it is the other study's."""
+    """Copy an original unless the study has it or is training it; return its hash if it equals the other study's."""
     file = f"{name}.safetensors"
     data, own = (other.models / file).read_bytes(), store.models / file
-    with store.locks.claim(f"model.{name}") as claim:
+    with Lock.claim(store.locks / f"model.{name}.lock") as claim:
         if claim is not None and not own.exists():
             write_whole(own, data)
         same = claim is not None and own.read_bytes() == data
@@ -60,42 +57,42 @@ def _taken(name: str, store: Store, other: Store) -> str | None:
 
 
 class NotYet(Exception):  # noqa: N818
-    """Another process is training the model: there is something else to do until then."""
+    """Another process is training the model. Do other work meanwhile."""
 
 
 class Home(Protocol):
     """A folder that keeps trained models for several processes."""
 
     models: Path
-    locks: Locks
+    locks: Path
 
     def note_time(self, name: str, seconds: float) -> None:
-        """Keep how long something took."""
+        """Record how long something took."""
 
 
 class Shown(Protocol):
-    """What shows that a model is being trained."""
+    """A display of the progress."""
 
     bar: Bar
 
     def train(self, seed: int) -> None:
-        """Show that training begins."""
+        """Show that a model is being trained."""
 
 
 class Originals:
-    """Gives the original of a seed, training it if nobody has yet. Training that was stopped goes on.
+    """Returns the original of a seed, and trains it if there is none. Interrupted training resumes.
 
-    With other ``subsets`` they are models of another ``kind``, which is the first word of their files' names.
+    With other ``subsets`` the models are of another ``kind``, which is the first word of their file names.
     """
 
     def __init__(
         self,
         benchmark: Benchmark,
         store: Home,
-        task: Callable[[], Task],
+        task: Callable[[], BenchmarkTask],
         progress: Shown,
         *,
-        computing: Computing,
+        computing: Compute,
         stop: Callable[[], bool],
         kind: str = "original",
         subsets: tuple[str, ...] = SUBSETS,
@@ -105,12 +102,12 @@ class Originals:
         self._known: dict[int, nn.Module] = {}
 
     def __call__(self, seed: int) -> nn.Module:
-        """Return the original of a seed. Raises `NotYet` where another process is training it."""
+        """Return the original of a seed. Raises `NotYet` while another process trains it."""
         if seed not in self._known:
             name = f"{self.kind}.seed-{seed}"
             path = self.store.models / f"{name}.safetensors"
             if not path.exists():
-                with self.store.locks.claim(f"model.{name}") as claim:
+                with Lock.claim(self.store.locks / f"model.{name}.lock") as claim:
                     if claim is None:
                         raise NotYet
                     if not path.exists():
@@ -128,7 +125,7 @@ class Originals:
             subsets=self.subsets,
             **self.computing.working,
             progress=self.progress.bar,
-            checkpoints=Checkpoints(folder),
+            checkpoints=CheckpointFolder(folder),
             stop=self.stop,
         )
         tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Processes of one machine that work on one folder: they are started, followed and ended together."""
+"""Worker processes of one machine that share a folder: start them, wait for them, end them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
 
 LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
@@ -24,12 +24,12 @@ LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
 
 @contextmanager
 def started(
-    work: Callable[..., None], *arguments: Any, workers: int, computing: Computing, **more: Any
+    work: Callable[..., None], *arguments: Any, workers: int, computing: Compute, **more: Any
 ) -> Iterator[list[SpawnProcess]]:
-    """Start workers that each call ``work``, with a device of their own and a share of this process's threads.
+    """Start workers that each call ``work``, with their own device and a share of this process's threads.
 
-    ``OMP_NUM_THREADS`` says how many there are to share, where several commands run side by side. Whatever leaves the
-    block by an error ends the workers.
+    ``OMP_NUM_THREADS`` limits the threads to share, where several commands run side by side. An exception in the block
+    ends the workers.
     """
     if workers < 1:
         raise UsageError(f"There must be at least one worker, not {workers}.")
@@ -56,7 +56,7 @@ def started(
 
 
 def still_running(processes: Sequence[SpawnProcess]) -> bool:
-    """Wait a moment, or until one of the workers ends; tell whether any was running."""
+    """Wait a moment, or until a worker ends; return whether any was running."""
     running = [process.sentinel for process in processes if process.exitcode is None]
     if running:
         wait(running, timeout=LOOK_EVERY)
@@ -64,12 +64,12 @@ def still_running(processes: Sequence[SpawnProcess]) -> bool:
 
 
 def dead(processes: Sequence[SpawnProcess]) -> str:
-    """Return which workers did not end in good order, in words; nothing if all did."""
+    """Name the workers that failed, with their exit codes; empty if none did."""
     return " and ".join(f"{process.name} (exit code {process.exitcode})" for process in processes if process.exitcode)
 
 
 def _be_worker(work: Callable[..., None], *arguments: Any, threads: int, **more: Any) -> None:
-    """Run in a worker process: what it cannot do is said in one line."""
+    """Run ``work`` in a worker process; an error ends it with a message of one line."""
     _end_with_parent()
     torch.set_num_threads(threads)
     try:
@@ -79,7 +79,7 @@ def _be_worker(work: Callable[..., None], *arguments: Any, threads: int, **more:
 
 
 def _start(processes: Sequence[SpawnProcess]) -> None:
-    """Start the workers deaf to Ctrl-C, which a terminal sends to all of them: this process stops them in order."""
+    """Start the workers so that they ignore Ctrl-C, which a terminal sends to all: this process ends them in order."""
     hears = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if hears else None
     try:
@@ -91,7 +91,7 @@ def _start(processes: Sequence[SpawnProcess]) -> None:
 
 
 def _stop(processes: Sequence[SpawnProcess]) -> None:
-    """End the workers; what they were at goes on from its checkpoint at the next start."""
+    """End the workers. The next start resumes their work from its checkpoints."""
     running = [process for process in processes if process.pid is not None]
     for process in running:
         process.terminate()
@@ -104,14 +104,14 @@ def _stop(processes: Sequence[SpawnProcess]) -> None:
 
 
 def _device(device: str | torch.device | None, number: int) -> str | torch.device | None:
-    """Give each worker a graphics card of its own, as far as there are."""
+    """Distribute the workers over the GPUs."""
     if device in (None, "cuda") and torch.cuda.device_count() > 1:
         return f"cuda:{number % torch.cuda.device_count()}"
     return device
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends, however that ends: nobody would wait for its work."""
+    """End this process when its parent ends, for whatever reason."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

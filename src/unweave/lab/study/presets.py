@@ -1,4 +1,4 @@
-"""The paper's studies, each a few lines of data: which cells, and which tables and figures show them."""
+"""The paper's studies as data: the cells of each, and the tables and figures that show them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from unweave.methods import all_methods
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """Some methods with the settings and the adjacency to try."""
+class PresetPart:
+    """Some methods, with the settings and adjacencies to run."""
 
     methods: tuple[str, ...]
     grid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -24,16 +24,20 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A study with a name. ``shows`` are the report's tables and figures that answer its question."""
+    """A named study. ``shows`` names the tables and figures of the report that answer its question."""
 
     name: str
     summary: str
-    parts: tuple[Part, ...]
+    parts: tuple[PresetPart, ...]
     shows: tuple[str, ...] = ("accuracy",)
     watch: bool = False
 
 
-ORIGINAL, TWO_STAGE, EVERY = Part(methods=("original",)), Part(methods=("two-stage",)), Part(methods=("all",))
+ORIGINAL, TWO_STAGE, EVERY = (
+    PresetPart(methods=("original",)),
+    PresetPart(methods=("two-stage",)),
+    PresetPart(methods=("all",)),
+)
 SIDES = {"constrain_adjacent": ("false", "true")}
 
 PRESETS: dict[str, Preset] = {
@@ -43,57 +47,59 @@ PRESETS: dict[str, Preset] = {
         Preset(
             name="without-w2",
             summary="The two-stage method without its Wasserstein term (plain PGD in stage 2).",
-            parts=(ORIGINAL, Part(methods=("two-stage", "pgd"))),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage", "pgd"))),
         ),
         Preset(
             name="alpha",
             summary="The weight of the Wasserstein term: 0, 0.5 and 1.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), grid={"alpha": ("0", "0.5", "1")})),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), grid={"alpha": ("0", "0.5", "1")})),
         ),
         Preset(
             name="mu",
             summary="The penalty mu of stage 1: 5, 10 and 20.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), grid={"penalty": ("5", "10", "20")})),
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), grid={"penalty": ("5", "10", "20")})),
         ),
         Preset(
             name="stage-1",
-            summary="What stage 1 holds in place: remote data, or adjacent data too; after stage 1, and after both.",
+            summary="Stage 1 with remote data held in place, or adjacent data too; after stage 1 and after both.",
             parts=(
                 ORIGINAL,
-                Part(methods=("two-stage",), grid={"stage2_epochs": ("0",), **SIDES}),
-                Part(methods=("two-stage",), grid=SIDES),
+                PresetPart(methods=("two-stage",), grid={"stage2_epochs": ("0",), **SIDES}),
+                PresetPart(methods=("two-stage",), grid=SIDES),
             ),
         ),
         Preset(
             name="noise",
-            summary="A fifth of the samples misplaced: remote ones called adjacent, adjacent ones called remote.",
+            summary="A fifth of the remote samples treated as adjacent, or of the adjacent samples as remote.",
             parts=(
                 ORIGINAL,
-                Part(methods=("two-stage",), adjacency=(CLASSES, "remote-to-adjacent:0.2", "adjacent-to-remote:0.2")),
+                PresetPart(
+                    methods=("two-stage",), adjacency=(CLASSES, "remote-to-adjacent:0.2", "adjacent-to-remote:0.2")
+                ),
             ),
         ),
         Preset(
             name="neighbours",
-            summary="Adjacent data found by neighbours in the original model's features, against classes.",
-            parts=(ORIGINAL, Part(methods=("two-stage",), adjacency=(CLASSES, NEIGHBOURS))),
+            summary="Adjacent data by neighbours in the original model's features, against adjacent data by classes.",
+            parts=(ORIGINAL, PresetPart(methods=("two-stage",), adjacency=(CLASSES, NEIGHBOURS))),
         ),
         Preset(
             name="retrain",
             summary="The two-stage method against retraining without the forget data.",
-            parts=(ORIGINAL, Part(methods=("retrain",)), TWO_STAGE),
+            parts=(ORIGINAL, PresetPart(methods=("retrain",)), TWO_STAGE),
             shows=("accuracy", "other", "cost"),
         ),
         Preset(name="cost", summary="Run time and memory of every method.", parts=(EVERY,), shows=("cost",)),
         Preset(
             name="dynamics",
-            summary="Stage 2 while it runs, with and without the Wasserstein term: forget loss, accuracies.",
-            parts=(ORIGINAL, Part(methods=("two-stage", "pgd"))),
+            summary="Forget loss and accuracies during stage 2, with and without the Wasserstein term.",
+            parts=(ORIGINAL, PresetPart(methods=("two-stage", "pgd"))),
             shows=("dynamics",),
             watch=True,
         ),
         Preset(
             name="membership",
-            summary="Membership attacks on every method, beside what they give on a retrained model.",
+            summary="Membership attacks on every method, compared with a retrained model.",
             parts=(EVERY,),
             shows=("membership",),
         ),
@@ -103,7 +109,7 @@ ALL = "all"
 
 
 def find_presets(name: str) -> list[Preset]:
-    """Return the preset of that name, or every one of them for ``all``.
+    """Return the preset of that name; ``all`` returns every preset.
 
     >>> [preset.name for preset in find_presets("alpha")]
     ['alpha']
@@ -122,7 +128,7 @@ def preset_cells(
     profiles: Sequence[str] = (),
     watch: bool = False,
 ) -> list[Cell]:
-    """Return the cells of a preset. Profiles go to the methods that have them."""
+    """Return the cells of a preset. Each profile applies to the methods that have it."""
     cells = []
     for part in preset.parts:
         known = [name for name in profiles if any(name in benchmark.method(m).profiles for m in _names(part))]
@@ -139,14 +145,14 @@ def preset_cells(
     return each_once(cells)
 
 
-def _names(part: Part) -> Sequence[str]:
+def _names(part: PresetPart) -> Sequence[str]:
     return list(all_methods()) if part.methods == ("all",) else part.methods
 
 
 def describe_preset(preset: Preset, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return what a study's folder says of a preset: its question, what shows the answer, and the rows of its tables.
+    """Describe a preset for the study's folder: its question, the tables and figures that answer it, and their rows.
 
-    A row is a method, a profile and a variant; ``about`` names the settings that the rows differ in.
+    A row is a method, a profile and a variant; ``about`` names the settings in which the rows differ.
     """
     rows = dict.fromkeys((cell.method, profile_of(cell), cell.variant) for cell in cells)
     about = dict.fromkeys(setting for part in preset.parts for setting in part.grid)

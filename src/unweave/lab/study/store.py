@@ -1,13 +1,13 @@
-"""The folder of a study: plain files that a person can read, and one table that pandas opens.
+"""The folder of a study: plain files that a person can read, and one table that pandas can open.
 
-- ``DIR/study.json``: what was asked for: the benchmark with its options, and the named studies
-- ``DIR/models/original.seed-0.safetensors``: trained once, shared by every cell
+- ``DIR/study.json``: the request: the benchmark with its options, and the named studies
+- ``DIR/models/original.seed-0.safetensors``: trained once and shared by every cell
 - ``DIR/cells/NAME/``: the folder of one run (configuration, history, weights, scores)
-- ``DIR/cells/NAME/against-retrain.json``: its scores beside the study's retrained models, if it has some
+- ``DIR/cells/NAME/against-retrain.json``: its scores against the study's retrained models, if there are any
 - ``DIR/failed/NAME.json``: a cell that failed, with its error
 - ``DIR/results.parquet``: one row per value
-- ``DIR/provenance.json``: the command, commit, hardware, versions and date behind it
-- ``DIR/times.jsonl``: how long everything took, for the estimate of the time left
+- ``DIR/provenance.json``: the command, commit, hardware, versions and date of every start
+- ``DIR/times.jsonl``: how long everything took, to estimate the time left
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from typing import Any
 
 from unweave.errors import RunError, UsageError
 from unweave.lab.study.cells import Cell, profile_of, safe
-from unweave.lab.study.locks import Locks
 from unweave.lab.study.table import flatten, write_table
 from unweave.runs import UNFINISHED
-from unweave.storage import write_whole
+from unweave.storage import Lock, write_whole
 
 SCHEMA = 1
 COMPARISON = "against-retrain.json"
@@ -38,21 +37,21 @@ class Store:
         self.folder = folder
         self.cells, self.failed, self.models = folder / "cells", folder / "failed", folder / "models"
         self.table = folder / "results.parquet"
-        self.locks = Locks(folder / "locks")
+        self.locks = folder / "locks"
 
     @classmethod
     def create(cls, folder: Path, benchmark: str, *, options: Mapping[str, Any] | None = None) -> Store:
-        """Open a study's folder for writing, or make it. A folder with other content is refused."""
+        """Open a study's folder for writing, or create it. A folder with other content raises an error."""
         store = cls(folder)
-        options = json.loads(json.dumps(dict(options or {})))  # as they are read again: a tuple comes back as a list
-        begun = {"cells", "failed", "models", "locks", "study.json.partial"}  # by another process, just now
-        # Listed before it is looked for: whatever else such a process writes, it writes after this.
+        options = json.loads(json.dumps(dict(options or {})))  # as JSON returns them: a tuple becomes a list
+        begun = {"cells", "failed", "models", "locks", "study.json.partial"}  # of a process that is starting
+        # List the folder before looking for study.json: such a process writes other files only after it.
         others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
         if others and not (folder / "study.json").exists():
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
-        for path in (store.cells, store.failed, store.models, store.locks.folder):
+        for path in (store.cells, store.failed, store.models, store.locks):
             path.mkdir(parents=True, exist_ok=True)
-        with store.locks.wait_for("study"):
+        with Lock(store.locks / "study.lock", wait=True):
             if not (folder / "study.json").exists():
                 about = {"format": "unweave-study", "schema": SCHEMA, "benchmark": benchmark, "options": options}
                 store._write_about(about)
@@ -67,13 +66,13 @@ class Store:
     def open(cls, folder: Path) -> Store:
         """Open an existing study's folder for reading."""
         if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder. Give the folder that `unweave study` wrote.")
+            raise UsageError(f"{folder} is not a folder. Give the folder that `unweave study` wrote.")
         store = cls(folder)
         store.about()
         return store
 
     def about(self) -> dict[str, Any]:
-        """Return what the study is about."""
+        """Return the content of study.json."""
         path = self.folder / "study.json"
         try:
             content = json.loads(path.read_text())
@@ -94,8 +93,8 @@ class Store:
         return _title(about["benchmark"], about.get("options", {}))
 
     def add_presets(self, presets: Mapping[str, Mapping[str, Any]]) -> None:
-        """Note which named studies the folder holds; rows of an earlier start stay."""
-        with self.locks.wait_for("study"):
+        """Record the named studies of the folder. Rows of an earlier start stay."""
+        with Lock(self.locks / "study.lock", wait=True):
             about = self.about()
             known = about.setdefault("presets", {})
             for name, preset in presets.items():
@@ -107,22 +106,22 @@ class Store:
         write_whole(self.folder / "study.json", (json.dumps(about, indent=2) + "\n").encode())
 
     def is_done(self, cell: Cell) -> bool:
-        """Tell whether the cell has been run to its end, and watched if it is to be."""
+        """Return whether the cell is finished, and was watched if it must be."""
         return self._has_scores(cell.name) and (not cell.watch or "watch" in self._config(cell.name))
 
     def adopt(self, cells: Iterable[Cell]) -> None:
-        """Let cells that name their method's first profile, as they once did, be those that name none."""
-        with self.locks.wait_for("names"):
+        """Rename the folders of cells that name their method's first profile, as older versions did."""
+        with Lock(self.locks / "names.lock", wait=True):
             for cell in [cell for cell in cells if cell.profile is None]:
                 named = replace(cell, profile=profile_of(cell)).name
                 if (self.cells / named).exists() and not (self.cells / cell.name).exists():
                     (self.cells / named).rename(self.cells / cell.name)
-                (self.failed / f"{named}.json").unlink(missing_ok=True)  # it is tried again by its other name
+                (self.failed / f"{named}.json").unlink(missing_ok=True)  # it is tried again under its new name
 
     def check_settings(self, cell: Cell, settings: Mapping[str, Any]) -> None:
-        """Refuse to add to a row of which cells were run with other settings: seeds are averaged.
+        """Raise an error if finished cells of the same row have other settings: a row averages over seeds.
 
-        A setting that the method did not have then, or has no more, is not compared.
+        A setting that the method did not have then, or no longer has, is not compared.
         """
         row = {key: value for key, value in describe(cell, profile_of(cell)).items() if key != "seed"}
         for name, labels in self.finished(cell.method).items():
@@ -131,9 +130,9 @@ class Store:
                 different = (key for key in settings if before.get(key, settings[key]) != settings[key])
                 if (key := next(different, None)) is not None:
                     raise UsageError(
-                        f"{self.cells / name} was run with {key} {before[key]}, and now {settings[key]} is asked for: "
-                        "seeds with different settings make no row. Choose another --out, or remove that folder, "
-                        "and the study runs the cell again."
+                        f"{self.cells / name} was run with {key} {before[key]}, but now {key} is {settings[key]}. "
+                        "Seeds with different settings cannot share a row. Choose another --out, or remove that "
+                        "folder to run the cell again."
                     )
 
     def _config(self, name: str) -> dict[str, Any]:
@@ -141,16 +140,16 @@ class Store:
         return content
 
     def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
-        """Tell whether the cell's last run failed, since a moment (of ``time.time()``)."""
+        """Return whether the cell failed after the time ``since`` (of ``time.time()``)."""
         failed = self.failed / f"{cell.name}.json"
         return failed.exists() and failed.stat().st_mtime >= since
 
     def is_settled(self, cell: Cell, *, since: float) -> bool:
-        """Tell whether the cell is done, or has failed since a moment."""
+        """Return whether the cell is done, or failed after the time ``since``."""
         return self.is_done(cell) or self.has_failed(cell, since=since)
 
     def note_failure(self, cell: Cell, error: Exception) -> None:
-        """Keep what went wrong, so that the cell does not vanish from the table."""
+        """Record the error of a cell, so that the cell stays visible."""
         content = {**_labels(cell), "profile": profile_of(cell), "error": str(error)}
         write_whole(self.failed / f"{cell.name}.json", (json.dumps(content, indent=2) + "\n").encode())
 
@@ -159,25 +158,25 @@ class Store:
         (self.failed / f"{cell.name}.json").unlink(missing_ok=True)
 
     def note_time(self, name: str, seconds: float) -> None:
-        """Keep how long something took; a short line is appended whole whoever else appends."""
+        """Record how long something took. A short line is appended whole, even if other processes append too."""
         with (self.folder / "times.jsonl").open("a") as file:
             file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
 
     def times(self) -> dict[str, float]:
-        """Return how long cells and models took."""
+        """Return the seconds that cells and models took."""
         return dict(read_times(self.folder / "times.jsonl"))
 
     def run_folder(self, cell: Cell) -> Path:
-        """Return where to run a cell: its folder, or another place if that holds it already, but not watched."""
+        """Return where to run a cell: its own folder, or ``again/`` if its folder holds a run that was not watched."""
         target = self.cells / cell.name
         return self.folder / "again" / cell.name if target.exists() else target
 
     def put_in_place(self, cell: Cell) -> bool:
-        """Let a run that was made again take the place of the older one; tell whether there was such a run.
+        """Replace a run by the repeated one in ``again/``; return whether there was one.
 
-        File by file, so that whoever reads meanwhile finds a whole cell. The configuration goes last: it says that the
-        cell is watched, and what is left here with it was not put in place, because the process died just then. The
-        comparison stays: the weights are the same.
+        Files move one by one, so a reader always finds a complete cell. The configuration moves last: while it is in
+        ``again/``, the move is not complete, because the process died, for example. The comparison stays, because the
+        weights are the same.
         """
         again, target = self.folder / "again" / cell.name, self.cells / cell.name
         is_there = (again / "config.json").exists()
@@ -191,18 +190,18 @@ class Store:
         return is_there
 
     def weights(self, name: str) -> Path:
-        """Return where the weights of a cell are, if they were kept."""
+        """Return the path of a cell's weights. They may have been removed."""
         return self.cells / name / "model.safetensors"
 
     def drop_weights(self, name: str) -> None:
-        """Remove the weights of a finished cell, also those between its stages; its numbers stay."""
+        """Remove the weights of a finished cell, also those between its stages. Its numbers stay."""
         self.weights(name).unlink(missing_ok=True)
         shutil.rmtree(self.cells / name / "checkpoints", ignore_errors=True)
 
     def failures(self, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
-        """Return the failed cells with their errors: all of the folder, or some.
+        """Return the failed cells with their errors: all of the folder, or those in ``cells``.
 
-        A cell that is done has not failed, even if the process died before it removed the note of an earlier try.
+        A finished cell does not count, even if the record of an earlier failure is still there.
         """
         if cells is None:
             paths = [path for path in sorted(self.failed.glob("*.json")) if not self._has_scores(path.stem)]
@@ -220,7 +219,7 @@ class Store:
         of_method = f"{safe(method)}.*" if method else "*"
         for path in sorted(self.cells.glob(f"{of_method}/scores.json")):
             name = path.parent.name
-            if name.endswith(UNFINISHED):  # by another process, which is about to rename it
+            if name.endswith(UNFINISHED):  # another process is about to rename it
                 continue
             labels = self._config(name)["cell"]
             if method in (None, labels["method"]):
@@ -228,37 +227,37 @@ class Store:
         return found
 
     def references_of(self, name: str) -> list[str]:
-        """Return the retrained models that a cell is compared with: all, but not itself.
+        """Return the retrained models that a cell is compared with: all but itself.
 
-        Those that were trained otherwise than the benchmark says count where there are no others.
+        Retrained models with other settings than the benchmark's count only if there are no others.
         """
         found = {other: cell["variant"] for other, cell in self.finished("retrain").items()}
         plain = [other for other, variant in found.items() if not variant]
         return [other for other in plain or found if other != name]
 
     def not_compared(self, cells: Iterable[Cell]) -> list[str]:
-        """Return the names of finished cells that are still to be compared with retrained models, and can be."""
+        """Return the names of the finished cells that can still be compared with retrained models."""
         return [cell.name for cell in cells if self.is_done(cell) and self.comparable(cell.name)]
 
     def comparable(self, name: str) -> list[str]:
-        """Return what a cell is to be compared with: the retrained models that have weights, if any is new to it."""
+        """Return the retrained models to compare a cell with; empty if it is up to date or its weights are gone."""
         every, known = self.references_of(name), set(self.compared_with(name))
         there = [other for other in every if self.weights(other).exists()]
         is_behind = bool(set(there) - known or known - set(every))
         return there if is_behind and self.weights(name).exists() else []
 
     def compared_with(self, name: str) -> list[str]:
-        """Return the retrained models that a cell has been scored beside."""
+        """Return the retrained models that a cell has been compared with."""
         path = self.cells / name / COMPARISON
         return list(_of_cell(path)["references"]) if path.exists() else []
 
     def write_comparison(self, name: str, references: list[str], scores: dict[str, Any]) -> None:
-        """Keep a cell's scores beside these retrained models."""
+        """Write a cell's scores against these retrained models."""
         content = {**scores, "references": references}
         write_whole(self.cells / name / COMPARISON, (json.dumps(content, indent=2) + "\n").encode())
 
     def scores_of(self, name: str) -> dict[str, Any]:
-        """Return the scores of a finished cell, beside the retrained models where there are some."""
+        """Return the scores of a finished cell, against the retrained models if there are any."""
         folder = self.cells / name
         scores: dict[str, Any] = _of_cell(folder / "scores.json")
         if (folder / COMPARISON).exists():
@@ -275,11 +274,11 @@ class Store:
         return rows
 
     def write_table(self) -> None:
-        """Write the table anew from the finished cells."""
+        """Write the table from the finished cells."""
         write_table(self.rows(), self.table)
 
     def provenance(self) -> list[dict[str, Any]]:
-        """Return where the numbers come from: one entry for each start of the study."""
+        """Return the provenance of the numbers: one entry for each start of the study."""
         path = self.folder / "provenance.json"
         runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if path.exists() else []
         return runs
@@ -291,7 +290,7 @@ class Store:
 
 
 def read_times(path: Path) -> list[tuple[str, float]]:
-    """Return names and seconds as they were noted. A line that a dying process left unfinished is skipped."""
+    """Return the recorded names and seconds. A line that a killed process left incomplete is skipped."""
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
         with suppress(ValueError, KeyError, TypeError):
@@ -305,7 +304,7 @@ def _title(benchmark: str, options: Mapping[str, Any]) -> str:
 
 
 def describe(cell: Cell, profile: str) -> dict[str, Any]:
-    """Return the labels that a cell's folder carries."""
+    """Return the labels in a cell's folder."""
     return _labels(cell) | {"profile": profile}
 
 

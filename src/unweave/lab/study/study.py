@@ -12,24 +12,26 @@ import torch
 from torch import nn
 
 from unweave._version import __version__
-from unweave.api import Result, Split, remove_folder, unfinished, unlearn
-from unweave.engine import Computing, check_trackers
+from unweave.api import Result, Split, unlearn
+from unweave.engine import Compute, Note, Progress, ScoreOn, StopWhen, Track, Watch
 from unweave.engine.compiling import Compile
 from unweave.errors import Stopped, UsageError, unknown
-from unweave.evaluation import Look, Watch
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.evaluation import Look
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
+from unweave.lab.packages import require_package
 from unweave.lab.study.adjacency import regroup
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.lab.study.comparisons import Comparisons, Keep
 from unweave.lab.study.originals import NotYet, Originals, take_originals
 from unweave.lab.study.store import Store, describe
-from unweave.runs import LAST_GOOD
+from unweave.methods import make_method
+from unweave.runs import LAST_GOOD, remove_folder, unfinished
 from unweave.runtime import Precision
 from unweave.settings import Settings
 from unweave.storage import Lock, provenance
 
-PATIENCE = 0.3  # seconds between two looks at what other processes are doing
+PATIENCE = 0.3  # seconds between two checks of what other processes have done
 
 
 def run_study(
@@ -45,26 +47,28 @@ def run_study(
     time_limit: float | None = None,
     track: Sequence[str] = (),
     originals: Path | None = None,
-    progress: Callable[[Store], Progress] | None = None,
+    progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
-    """Run every cell that is not done yet, then write the table. Call it again to go on where it stopped.
+    """Run every cell that is not done, then write the table. Call it again to resume.
 
-    Several processes may work on one folder: a cell belongs to the process that claimed it first, and a cell whose
-    process died is resumed from its checkpoint by the next start. ``device``, ``precision`` and ``compile`` are those
-    of `unlearn`, and hold for all that is trained. ``presets`` are noted in the folder, for the report. ``keep`` says
-    whose weights stay once they are no longer needed. After ``time_limit`` seconds no cell is begun, and the one at
-    work is left at a checkpoint. ``track`` names trackers that get the cells' histories; ``originals`` is another
-    study's folder, whose trained originals are taken; ``progress`` makes what shows how far it is.
+    Several processes may share a folder: a cell belongs to the process that claims it first. If a process dies, the
+    next start resumes its cell from the checkpoint. ``device``, ``precision`` and ``compile`` are those of `unlearn`
+    and apply to all training. ``presets`` are recorded in the folder, for the report. ``keep`` says whose weights stay
+    when they are no longer needed. After ``time_limit`` seconds no cell starts, and the running one stops at a
+    checkpoint. ``track`` names trackers that get the cells' histories. ``originals`` is the folder of another study
+    whose trained originals are used. ``progress`` makes the display of the progress.
     """
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     store = begin_study(
         benchmark, cells, out, computing=computing, presets=presets, keep=keep, track=track, originals=originals
     )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     shown = progress(store) if progress else None
-    work = Work(benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown)
-    with work.progress:
-        work.run()
+    runner = CellRunner(
+        benchmark, cells, store, computing=computing, keep=keep, deadline=deadline, track=track, progress=shown
+    )
+    with runner.progress:
+        runner.run()
     end_study(store)
     return store
 
@@ -74,20 +78,21 @@ def begin_study(
     cells: Sequence[Cell],
     out: Path,
     *,
-    computing: Computing,
+    computing: Compute,
     presets: Mapping[str, Mapping[str, Any]] | None,
     keep: str,
     track: Sequence[str],
     originals: Path | None = None,
     workers: int = 1,
 ) -> Store:
-    """Make or open the folder, and note what is asked for and where it is run."""
-    check_trackers(track)
+    """Create or open the folder, and record what was requested and where it runs."""
+    require_package("pyarrow", "A study's table")  # which is written at the end
+    Track(*track).check()
     device = computing.check()
     if keep not in get_args(Keep):
         raise unknown("choice of models to keep", keep, get_args(Keep))
     if originals:
-        Store.open(originals)  # which refuses what is no study, before there is a folder
+        Store.open(originals)  # raises an error for another folder, before ``out`` is created
     store = Store.create(out, benchmark.name, options=benchmark.options)
     store.adopt(cells)
     for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
@@ -95,7 +100,7 @@ def begin_study(
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None
     store.add_presets(presets or {})
     if not all(store.is_done(cell) for cell in cells):
-        with store.locks.wait_for("provenance"):
+        with Lock(store.locks / "provenance.lock", wait=True):
             where = provenance(device)
             store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
     return store
@@ -109,12 +114,12 @@ def _settings(benchmark: Benchmark, cell: Cell) -> Settings:
 
 def end_study(store: Store) -> None:
     """Write the table."""
-    with store.locks.wait_for("table"):
+    with Lock(store.locks / "table.lock", wait=True):
         store.write_table()
 
 
-class Work:
-    """What one process does for a study, and what its cells share: the data, the originals, what models said."""
+class CellRunner:
+    """Runs cells in one process. They share the data, the originals and the predictions of models."""
 
     def __init__(
         self,
@@ -122,17 +127,17 @@ class Work:
         cells: Sequence[Cell],
         store: Store,
         *,
-        computing: Computing,
+        computing: Compute,
         keep: str = "all",
         deadline: float | None = None,
         since: float | None = None,
         track: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: CellProgress | None = None,
     ) -> None:
         self.benchmark, self.cells, self.store, self.computing = benchmark, in_running_order(cells), store, computing
         self.deadline, self.track = deadline, track
         self.since = time.time() if since is None else since  # older failures are tried again
-        self.progress = progress or Progress(store, cells)
+        self.progress = progress or CellProgress(store, cells)
         self.task = cache(self._task)
         self.look = cache(self._look)
         self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)
@@ -141,7 +146,7 @@ class Work:
         )
 
     def run(self) -> None:
-        """Work until every cell is settled, here or in another process, or time is over; then compare."""
+        """Run cells until all are settled, here or in another process, or the time is up; then compare."""
         waiting = [cell for cell in self.cells if not self.store.is_settled(cell, since=self.since)]
         while waiting and not self.is_over():
             before = len(waiting)
@@ -155,19 +160,19 @@ class Work:
             self.comparisons.end()
 
     def is_over(self) -> bool:
-        """Tell whether the time limit is reached."""
+        """Return whether the time limit is reached."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def _attempt(self, cell: Cell) -> bool:
-        """Run a cell, unless another process is at it or trains its original; tell whether it is settled."""
+        """Run a cell, unless another process runs it or trains its original; return whether it is settled."""
         if self.store.is_settled(cell, since=self.since):
             return True
-        with self.store.locks.claim(f"cell.{cell.name}") as claim:
+        with Lock.claim(self.store.locks / f"cell.{cell.name}.lock") as claim:
             if claim is None:
                 return False
             if self.store.is_settled(cell, since=self.since):
                 return True
-            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+            if claim.died_since(self.since):  # it might crash this process too; the next start tries again
                 return True
             with claim.working():
                 try:
@@ -179,8 +184,8 @@ class Work:
         return True
 
     def _run(self, cell: Cell) -> None:
-        """Run one cell; a failure is noted and the study goes on."""
-        if self.store.put_in_place(cell):  # made again by a process that died just then
+        """Run one cell. A failure is recorded, and the study continues."""
+        if self.store.put_in_place(cell):  # a process died before it moved the repeated run
             return
         original = self.originals(cell.seed)
         task, begun = self.task(), time.monotonic()
@@ -192,10 +197,10 @@ class Work:
             result = self._unlearned(cell, original, split)
         except Stopped:
             raise
-        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
+        except (RuntimeError, ValueError) as error:  # ours and torch's, such as out of memory
             self.store.note_failure(cell, error)
             work = unfinished(self.store.run_folder(cell))
-            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would only come to the same
+            if isinstance(error, UsageError) and (work / LAST_GOOD).exists():  # resuming would fail again
                 remove_folder(work)
             self.progress.end(cell.name, failed=True)
             return
@@ -207,14 +212,14 @@ class Work:
         self.progress.end(cell.name)
 
     def _unlearned(self, cell: Cell, original: nn.Module, split: Split) -> Result:
-        """Go on with the cell's run, or begin it. One that was begun otherwise, say without watching, begins again."""
+        """Resume the cell's run, or start it. One that began with other arguments, such as ``watch``, starts anew."""
         work = unfinished(self.store.run_folder(cell))
         if not work.exists():
             return self._unlearn(cell, original, split, resume=False)
         try:
             return self._unlearn(cell, original, split, resume=True)
         except UsageError as error:
-            self.progress.say(f"{cell.name} begins again, for it cannot go on: {error}")
+            self.progress.say(f"{cell.name} starts again because it cannot resume: {error}")
             if work.exists():
                 lock = Lock(work / "lock")  # which refuses, should anybody else be at work there
                 remove_folder(work)
@@ -223,36 +228,39 @@ class Work:
 
     def _unlearn(self, cell: Cell, original: nn.Module, split: Split, *, resume: bool) -> Result:
         method, task = self.benchmark.method(cell.method), self.task()
+        settings = as_settings(cell, self.benchmark.settings_for(method, cell.profile))
+        chosen = make_method(method, settings, profile=cell.profile).with_given(
+            initial=lambda: self.benchmark.initial(cell.seed),
+            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
+        )
+        about = {
+            "profile": cell.profile or next(iter(method.profiles)),
+            **self.benchmark.about(task),
+            "unweave": __version__,
+            "torch": torch.__version__,
+            "cell": describe(cell, profile_of(cell)),
+        }
         return unlearn(
             original,
             split,
-            method,
-            profile=cell.profile,
+            chosen,
             seed=cell.seed,
             out=self.store.run_folder(cell),
             resume=resume,
             test=task.test,
-            initial=lambda: self.benchmark.initial(cell.seed),
-            reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
-            **self.computing.working,
-            progress=self.progress.bar,
-            watch=Watch() if cell.watch else None,
-            judge=task.train,
-            look=self.look(),
-            stop=self.is_over,
-            limits=None,  # a comparison shows a collapse; it does not stop at one
-            track=self.track,
-            track_folder=self.store.folder / "tracking",
-            about={
-                **self.benchmark.about(task),
-                "unweave": __version__,
-                "torch": torch.__version__,
-                "cell": describe(cell, profile_of(cell)),
-            },
-            **as_settings(cell, self.benchmark.settings_for(method, cell.profile)),
+            compute=self.computing,
+            guard=None,  # a comparison shows a collapse instead of stopping
+            callbacks=[
+                Progress(self.progress.bar),
+                *([Watch()] if cell.watch else []),
+                ScoreOn(task.train, look=self.look()),
+                StopWhen(self.is_over),
+                Track(*self.track, folder=self.store.folder / "tracking"),
+                Note(**about),
+            ],
         )
 
-    def _task(self) -> Task:
+    def _task(self) -> BenchmarkTask:
         return self.benchmark.load()
 
     def _look(self) -> Look:

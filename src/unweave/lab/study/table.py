@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from unweave.lab.packages import require_package
 from unweave.storage import write_whole
 
 COLUMNS = ("benchmark", "variant", "method", "profile", "seed", "split", "subset", "metric", "value", "low", "high")
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write rows as Parquet; whoever reads meanwhile finds a whole table."""
+    """Write rows as Parquet. A reader always finds a complete table."""
+    require_package("pyarrow", "A study's table")
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -24,7 +26,7 @@ def write_table(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def flatten(scores: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of a run's scores as rows of split, subset, metric, value, low and high.
+    """Yield the numbers of a run's scores as rows with split, subset, metric, value, low and high.
 
     >>> row = {"split": "train", "subset": "forget", "metric": "accuracy", "value": 0.5, "better": "lower"}
     >>> next(flatten({"metrics": [row]}))

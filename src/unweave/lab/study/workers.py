@@ -1,4 +1,4 @@
-"""Several processes of one machine on one study."""
+"""Run a study with several processes of one machine."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError
 from unweave.lab.benchmarks import Benchmark
-from unweave.lab.study.cell_progress import Progress
+from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.store import Store
-from unweave.lab.study.study import Work, begin_study, end_study
+from unweave.lab.study.study import CellRunner, begin_study, end_study
 from unweave.runtime import Precision
 
 
@@ -34,15 +34,14 @@ def run_workers(
     time_limit: float | None = None,
     track: Sequence[str] = (),
     originals: Path | None = None,
-    progress: Callable[[Store], Progress] | None = None,
+    progress: Callable[[Store], CellProgress] | None = None,
 ) -> Store:
-    """Do what `run_study` does, with several processes that share the machine.
+    """Run a study as `run_study` does, with several processes on this machine.
 
-    ``source`` makes the benchmark in each of them, so it must be a function that can be pickled, such as
-    ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others
-    are done.
+    ``source`` makes the benchmark in each process, so it must be picklable, such as
+    ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others are done.
     """
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     store = begin_study(
         source(),
         cells,
@@ -54,7 +53,7 @@ def run_workers(
         originals=originals,
         workers=workers,
     )
-    shown = progress(store) if progress else Progress(store, cells, workers=workers)
+    shown = progress(store) if progress else CellProgress(store, cells, workers=workers)
     since = time.time()
     more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
     with shown, started(_work, source, list(cells), out, workers=workers, computing=computing, **more) as processes:
@@ -62,15 +61,15 @@ def run_workers(
     end_study(store)
     if failed := dead(processes):
         left = [cell.name for cell in cells if not store.is_settled(cell, since=since)]
-        rest = f" Not finished: {', '.join(left)}; the same command goes on with them." if left else ""
-        raise RunError(f"{failed} ended before the work was done; what was done is kept.{rest}")
+        rest = f" Not finished: {', '.join(left)}. The same command resumes them." if left else ""
+        raise RunError(f"{failed} ended before the work was done. Finished cells are kept.{rest}")
     return store
 
 
 def _follow(
-    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: Progress, *, since: float
+    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: CellProgress, *, since: float
 ) -> None:
-    """Show cells as they are settled, until every worker has ended."""
+    """Show each cell when it is settled, until every worker has ended."""
     waiting = [cell for cell in cells if not store.is_settled(cell, since=since)]
     running = True
     while running:
@@ -85,13 +84,15 @@ def _work(
     cells: Sequence[Cell],
     out: Path,
     *,
-    computing: Computing,
+    computing: Compute,
     keep: str,
     time_limit: float | None,
     since: float,
     track: Sequence[str],
 ) -> None:
-    """Be a worker: what a worker process runs."""
+    """Run cells in a worker process."""
     deadline = None if time_limit is None else time.monotonic() + time_limit - (time.time() - since)
     store = Store.open(out)
-    Work(source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track).run()
+    CellRunner(
+        source(), cells, store, computing=computing, keep=keep, deadline=deadline, since=since, track=track
+    ).run()

@@ -1,4 +1,4 @@
-"""Choose the settings of every method fairly: as many trials each, one objective, held-out training data."""
+"""Choose every method's settings fairly: the same number of trials, one objective, held-out training data."""
 
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, erase_score

@@ -1,4 +1,4 @@
-"""The data that tuning judges on: a part of the training data, held out. The test data is never touched."""
+"""The data that judges trials: a held-out part of the training data. Test data is never used."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import numpy as np
 from unweave.api import Split
 from unweave.data import SUBSETS
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Task
+from unweave.lab.benchmarks import BenchmarkTask
 
 HELD_OUT = 0.2  # of each subset
 
 
-def carve(task: Task, *, seed: int) -> Task:
-    """Return a task of the training data alone: four fifths of each subset to train on, a fifth to judge on."""
+def carve(task: BenchmarkTask, *, seed: int) -> BenchmarkTask:
+    """Divide the training data: four fifths of each subset to train on, one fifth to judge on."""
     generator = np.random.default_rng(seed)
     held: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     for subset in SUBSETS:
         rows = generator.permutation(task.train[subset])
         if len(rows) < 2:
-            raise UsageError(f"Tuning holds out some {subset} samples, but the training data has {len(rows)}.")
+            raise UsageError(
+                f"Tuning holds out {subset} samples: the training data needs at least 2, but has {len(rows)}."
+            )
         count = max(1, round(HELD_OUT * len(rows)))
         held[subset], kept[subset] = rows[:count], rows[count:]
     samples = task.train.samples

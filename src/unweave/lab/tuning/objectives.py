@@ -1,10 +1,11 @@
 """What tuning maximises for each goal, on held-out training data. 1 is best, 0 worst.
 
-- *erase*: nothing of the forget data is recognised, and what the original knew of the rest still is: the harmonic mean
-  of 1 − forget accuracy and of the shares of the original's adjacent and remote accuracy that are kept. One bad number
-  of the three pulls it down. Knowing more than the original did does not count, or a method could buy it with the rest;
-- *retrain*: as if never trained: the product over the three subsets of 1 − |accuracy − accuracy of a retrained model|
-  (ToW with a factor for each).
+- *erase*: the forget data is not recognised, and the rest is recognised as by the original. The score is the harmonic
+  mean of 1 − forget accuracy and the shares of the original's adjacent and remote accuracy that are kept. One low
+  number pulls it down. More accuracy than the original's does not count, so a method cannot gain on one subset at the
+  expense of another.
+- *retrain*: the model is as if never trained on the forget data. The score is the product over the three subsets of
+  1 − |accuracy − accuracy of a retrained model| (ToW with a factor for each).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Answers = Mapping[str, Predictions]  # a model's, by subset
 
 @dataclass(frozen=True)
 class Objective:
-    """How a trial is judged, and beside which trained model."""
+    """How a trial is judged, and which trained model it is compared with."""
 
     words: str
     beside: str  # "original" or "retrained"
@@ -36,12 +37,12 @@ def accuracies(found: Answers) -> dict[str, float]:
 
 
 def erase(found: Answers, original: Answers) -> float:
-    """Return the score for the goal *erase*, beside the original's answers."""
+    """Return the score for the goal *erase*, given the original's predictions."""
     return erase_score(accuracies(found), accuracies(original))
 
 
 def erase_score(found: Mapping[str, float], original: Mapping[str, float]) -> float:
-    """Return the score for the goal *erase* of accuracies by subset, beside the original's.
+    """Return the score for the goal *erase* from the accuracies by subset and the original's.
 
     >>> original = {"forget": 0.9, "adjacent": 0.8, "remote": 0.8}
     >>> erase_score({"forget": 0.0, "adjacent": 0.8, "remote": 0.4}, original)
@@ -49,13 +50,13 @@ def erase_score(found: Mapping[str, float], original: Mapping[str, float]) -> fl
     >>> erase_score({"forget": 0.0, "adjacent": 0.9, "remote": 0.8}, original)
     1.0
     """
-    # An original that knows nothing of a subset leaves nothing to keep.
+    # If the original recognises nothing of a subset, there is nothing to keep.
     kept = [min(found[name] / original[name], 1.0) if original[name] else 1.0 for name in RETAINED]
     return float(statistics.harmonic_mean([1 - found["forget"], *kept]))
 
 
 def as_retrained(found: Answers, retrained: Answers) -> float:
-    """Return the score for the goal *retrain*, beside a retrained model's answers."""
+    """Return the score for the goal *retrain*, given a retrained model's predictions."""
     return tug_of_war([array(found[name].correct) - array(retrained[name].correct) for name in SUBSETS]).value
 
 
@@ -68,6 +69,6 @@ GOALS = {
 
 
 def check_goal(goal: str) -> None:
-    """Refuse a goal that there is not."""
+    """Raise an error for an unknown goal."""
     if goal not in GOALS:
         raise unknown("goal", goal, GOALS)

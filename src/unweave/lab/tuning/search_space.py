@@ -1,4 +1,4 @@
-"""What is tried of a method on a benchmark: its search space around the benchmark's own values."""
+"""The search space of a method on a benchmark, around the benchmark's own values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DEFAULT, PAPER, SEARCHED = "default", "paper", "searched"
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """A method's settings on a benchmark (``default``), those that are searched, and the printed ones, if they differ.
+    """A method's default settings on a benchmark, its search space, and the paper's settings if they differ.
 
-    The first trial is the default; the second is what the paper prints, if that is something else.
+    The first trial takes the default settings; the second takes the paper's, if they differ.
     """
 
     method: str
@@ -31,14 +31,14 @@ class Space:
 
     @classmethod
     def of(cls, benchmark: Benchmark, name: str, *, goal: str) -> Space:
-        """Return the space of a method. A method that has a setting ``goal`` is told the goal."""
+        """Return the space of a method. If the method has a setting ``goal``, it gets the goal."""
         method = benchmark.method(name)
-        told = {"goal": goal} if "goal" in {row["name"] for row in method.settings.describe()} else {}
+        told = {"goal": goal} if "goal" in {row["name"] for row in method.describe()} else {}
         default, *printed = (
             method.configure(benchmark.settings_for(method, profile), told, profile=profile).to_dict()
             for profile in (None, *(profile for profile in method.profiles if profile == PAPER))
         )
-        spaces = {setting: search.about(default[setting]) for setting, search in method.settings.searched().items()}
+        spaces = {setting: search.about(default[setting]) for setting, search in method.searched().items()}
         return cls(
             method=name,
             default=default,
@@ -47,7 +47,7 @@ class Space:
         )
 
     def fixed(self, number: int) -> str:
-        """Return what a trial is: the default, the printed values, or searched.
+        """Return where a trial's settings come from: the default, the paper or the search.
 
         >>> some = Space(method="ga", default={"epochs": 3}, searched={}, printed={"epochs": 5})
         >>> [some.fixed(number) for number in range(3)]
@@ -56,30 +56,30 @@ class Space:
         return {0: DEFAULT, 1: PAPER if self.printed else SEARCHED}.get(number, SEARCHED)
 
     def settings(self, origin: str, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all settings of a trial, given the values that were found for those searched."""
+        """Return all settings of a trial, given the values of the searched ones."""
         return dict(self.printed or {}) if origin == PAPER else {**self.default, **found}
 
     def as_kept(self) -> dict[str, Any]:
-        """Return it as the plain data that a storage keeps of it, to be compared."""
+        """Return the space as plain JSON data, to compare it with the stored one."""
         kept: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return kept
 
 
 def tuned_methods(names: Sequence[str]) -> list[str]:
-    """Return the methods that are tuned: those named, or ``all`` that have something to choose.
+    """Return the methods to tune: those named, or for ``all`` every method that has settings to tune.
 
     >>> tuned_methods(["retrain"])
     Traceback (most recent call last):
-    unweave.errors.UsageError: retrain has nothing to tune: it is what the others are measured against.
+    unweave.errors.UsageError: retrain has nothing to tune: the others are measured against it.
     """
     known = all_methods()
     if not names:
-        raise UsageError("Name at least one method to tune: names from `unweave methods`, or all.")
+        raise UsageError("Name at least one method to tune: a name from `unweave methods`, or all.")
     if list(names) == ["all"]:
         return [name for name, method in known.items() if can_be_tuned(method)]
     for name in names:
         if name in REFERENCES:
-            raise UsageError(f"{name} has nothing to tune: it is what the others are measured against.")
-        if not find_method(name).settings.searched():
+            raise UsageError(f"{name} has nothing to tune: the others are measured against it.")
+        if not find_method(name).searched():
             raise UsageError(f"{name} declares no search space. Give its settings one: setting(…, search=Around(30)).")
     return list(dict.fromkeys(names))

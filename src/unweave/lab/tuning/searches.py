@@ -1,8 +1,8 @@
-"""The search of one method: a study of Optuna's, which is given the trials as they end.
+"""The search for one method's settings: an Optuna study that gets each trial when it ends.
 
-Trial k depends on the seed, the method, k and the trials before it, and on nothing else: the sampler is made anew for
-every trial. So a search that was stopped goes on as if it had not been, whoever goes on with it. The first trials are
-random and do not even depend on each other.
+Trial k depends only on the seed, the method, k and the trials before it, because every trial has a new sampler. So an
+interrupted search gives the same result as an uninterrupted one, whichever process resumes it. The first trials are
+random and independent of each other.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import Any
 
 from unweave.engine import derive_seed
 from unweave.errors import UsageError
+from unweave.lab.packages import require_package
 from unweave.lab.tuning.objectives import WORST
 from unweave.lab.tuning.search_space import DEFAULT, PAPER, Space
 from unweave.settings import Choices, Span
 
-RANDOM_FIRST = 6  # trials before the sampler (TPE) begins to learn from them
+RANDOM_FIRST = 6  # trials before the sampler (TPE) learns from them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a trial: held-out accuracies, what it cost, and why it failed, if it did.
+    """The outcome of a trial: scores and accuracies on held-out data, the cost, and the error if it failed.
 
-    What a failed trial cost in sample gradients is not known.
+    The sample gradients of a failed trial are unknown.
     """
 
-    score: float = WORST  # the mean of the scores, estimated where not every seed was run
+    score: float = WORST  # the mean over seeds, an estimate if the trial stopped early
     scores: Sequence[float] = ()  # by seed
     accuracy: Mapping[str, float] = field(default_factory=dict)  # by subset
     seconds: float = 0.0
@@ -39,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried(Outcome):
-    """A trial that is over: which it was, with which settings, and what came of it."""
+    """A trial: its method, number, settings and outcome."""
 
     method: str
     trial: int
@@ -48,28 +49,25 @@ class Tried(Outcome):
 
     @property
     def standard_error(self) -> float:
-        """How far the mean of the scores may be off; not known with one seed, and then 0."""
+        """The standard error of the mean score; 0 for one seed, where it is unknown."""
         return statistics.stdev(self.scores) / len(self.scores) ** 0.5 if len(self.scores) > 1 else 0.0
 
 
 def require_optuna() -> Any:
-    """Return the package Optuna, quiet; an error says how to get it."""
-    try:
-        import optuna
-    except ImportError:
-        raise UsageError("Tuning needs the package Optuna: pip install 'unweave[tune]'.") from None
+    """Import Optuna and turn its messages off."""
+    optuna = require_package("optuna", "Tuning")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
 
 def open_storage(path: Path) -> Any:
-    """Return Optuna's storage in a file. SQLite leaves nothing half written by a process that is killed."""
-    engine = {"connect_args": {"timeout": 60}}  # seconds to wait for another process's few milliseconds
+    """Return Optuna's storage in a file. With SQLite, a killed process leaves nothing half-written."""
+    engine = {"connect_args": {"timeout": 60}}  # seconds to wait for other processes, which write for milliseconds
     return require_optuna().storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=engine)
 
 
 class MethodSearch:
-    """The trials of a method."""
+    """The trials of one method."""
 
     def __init__(self, storage: Any, space: Space, *, seed: int) -> None:
         self.optuna, self.space, self.seed = require_optuna(), space, seed
@@ -85,28 +83,28 @@ class MethodSearch:
         self.study.set_user_attr("space", now)
 
     def tried(self) -> list[Tried]:
-        """Return the trials that are over, by their numbers."""
+        """Return the finished trials, in the order of their numbers."""
         return [tried for tried, _ in self._over()]
 
     def ready(self, trials: int, *, at_once: bool) -> list[int]:
-        """Return the numbers of the trials that can be run now: the first that is left of so many.
+        """Return the numbers of the trials that can run now: the first that is left.
 
-        ``at_once``: all those, too, that learn nothing from the ones before them.
+        With ``at_once``, also all random trials that are left: they do not depend on earlier ones.
         """
         over = {tried.trial for tried in self.tried()}
         left = [number for number in range(trials) if number not in over]
         return [number for number in left if number == left[0] or (at_once and number < RANDOM_FIRST)]
 
     def rival(self, tried: Tried) -> Tried | None:
-        """Return the best trial so far, if a trial that is clearly behind it need not be run to its end.
+        """Return the best trial so far, or None if this trial must run with every seed.
 
-        The default, and what the paper prints, are run with every seed: others are measured by them.
+        The default and the paper's settings run with every seed, because the others are measured against them.
         """
         best = max(self.tried(), key=lambda trial: trial.score, default=None)
         return best if best is not None and best.scores and tried.origin not in (DEFAULT, PAPER) else None
 
     def ask(self, number: int) -> tuple[dict[str, Any], Tried]:
-        """Return what was drawn for a trial, and the trial, which waits for its outcome."""
+        """Draw the settings of a trial; return the drawn values and the trial, still without an outcome."""
         origin = self.space.fixed(number)
         drawn = {DEFAULT: self._default, PAPER: dict}.get(origin, lambda: self._drawn(number))()
         found = {} if origin == DEFAULT else {name: _short(value) for name, value in drawn.items()}
@@ -114,7 +112,7 @@ class MethodSearch:
         return drawn, Tried(method=self.space.method, trial=number, origin=origin, settings=settings)
 
     def tell(self, drawn: Mapping[str, Any], tried: Tried) -> None:
-        """End a trial. One that failed has the worst score, so that the search learns to stay away."""
+        """Record a trial. A failed trial has the worst score, so the search avoids its settings."""
         self.study.add_trial(
             self.optuna.create_trial(
                 params=dict(drawn),
@@ -132,7 +130,7 @@ class MethodSearch:
         return {name: self.space.default[name] for name in self.space.searched}
 
     def _drawn(self, number: int) -> dict[str, Any]:
-        """Draw values from the space, knowing the trials before this one."""
+        """Draw values from the space, given the trials before this one."""
         sampler = self.optuna.samplers.TPESampler(
             seed=derive_seed(self.seed, self.space.method, number) % 2**32,
             n_startup_trials=RANDOM_FIRST,
@@ -151,5 +149,5 @@ class MethodSearch:
 
 
 def _short(value: Any) -> Any:
-    """Return a number with the four digits that a person would write down."""
+    """Round a float to four significant digits."""
     return float(f"{value:.4g}") if isinstance(value, float) else value

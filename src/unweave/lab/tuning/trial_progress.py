@@ -1,4 +1,4 @@
-"""How far a tuning is: a line for every trial, and a live line of the one at work on a terminal."""
+"""The progress of a tuning: a line for every trial, and on a terminal a live line for the running one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from unweave.lab.tuning.tune import Tuning
 
 
-class Progress:
-    """Writes trials as they end, with the time left for one process. ``bar`` is off unless somebody watches."""
+class TrialProgress:
+    """Writes a line when a trial ends, with the time left for one process. ``bar`` needs ``live`` and a terminal."""
 
     def __init__(self, tuning: Tuning, *, write: Callable[[str], None] | None, live: bool) -> None:
         console = Console(stderr=True)
@@ -41,11 +41,11 @@ class Progress:
         self._say(f"training a model of seed {seed} without the held-out data")
 
     def begin(self, tried: Tried) -> None:
-        """Show which trial is at work."""
+        """Show which trial is running."""
         self.bar.update(self._task, completed=self._done(), values=f"{tried.method} trial {tried.trial}")
 
     def end(self, tried: Tried) -> None:
-        """Show what came of a trial."""
+        """Show the outcome of a trial."""
         result = f"failed: {tried.error}" if tried.error else f"{tried.score:.4f}"
         left = self.tuning.left()
         times = {name: [trial.seconds for trial in search.tried()] for name, search in self.tuning.searches.items()}

@@ -15,25 +15,25 @@ from torch import nn
 
 from unweave.api import Result, unlearn
 from unweave.data import RETAINED, SUBSETS
-from unweave.engine import Computing
+from unweave.engine import Compute, Progress
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import observe
-from unweave.lab.benchmarks import Benchmark, Task
+from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
 from unweave.lab.tuning.search_space import Space, tuned_methods
 from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
-from unweave.lab.tuning.trial_progress import Progress
+from unweave.lab.tuning.trial_progress import TrialProgress
 from unweave.lab.tuning.tuning_folder import Folder
-from unweave.methods import find_method
+from unweave.methods import make_method
 from unweave.runtime import Precision
-from unweave.storage import provenance
+from unweave.storage import Lock, provenance
 
-SEED = 100  # none of those that results are reported for
+SEED = 100  # no seed that results are reported for
 TRAINED_ON = {"original": SUBSETS, "retrained": RETAINED}
-BEHIND = 0.05  # of the score: who is so far behind the best after some of the seeds is not run with the others
+BEHIND = 0.05  # stop a trial whose score trails the best by this much after some of the seeds
 
 
 def tune(
@@ -52,23 +52,23 @@ def tune(
     time_limit: float | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Tuning:
-    """Try as many settings of each method, judge them by the goal on held-out training data, and keep the best.
+    """Try the same number of settings for each method, judge them on held-out training data, and keep the best.
 
-    With several ``seeds``, counted from ``seed``, every trial is run with each, on an original of its own that other
-    data is held out from; the mean of the scores counts. A trial that is clearly behind the best of its method after
-    some of the seeds is not run with the others: its score is the best's, less what it was behind.
+    With several ``seeds``, counted from ``seed``, a trial runs once for each. Every seed has its own held-out data and
+    its own original, and the mean score counts. A trial that clearly trails its method's best after some of the seeds
+    stops: its score is the best's, less the gap.
 
-    Call it again to go on where it stopped, or with more ``trials`` to go on beyond. ``source`` makes the benchmark;
-    with several ``workers`` it must be a function that can be pickled, such as ``partial(find_benchmark, "digits")``,
-    and so must ``write``, which gets a line for every trial. Trials that learn from others are run after them, so the
-    outcome does not depend on the number of workers (but for rounding, where they have fewer threads each).
-    ``device``, ``precision`` and ``compile`` are those of `unlearn`. After ``time_limit`` seconds no trial is begun.
+    Call it again to resume, or with more ``trials`` to continue. ``source`` makes the benchmark. With several
+    ``workers`` it must be picklable, such as ``partial(find_benchmark, "digits")``, and so must ``write``, which gets a
+    line for every trial. Trials that learn from others run after them, so the outcome does not depend on the number of
+    workers, except for rounding where they have fewer threads each. ``device``, ``precision`` and ``compile`` are those
+    of `unlearn`. After ``time_limit`` seconds no trial starts.
     """
     check_goal(goal)
     if min(trials, seeds) < 1:
         raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
     names = tuned_methods(methods)
-    computing = Computing(device=device, precision=precision, compile=compile)
+    computing = Compute(device=device, precision=precision, compile=compile)
     where = computing.check()
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
     tuning = Tuning(source(), out, names, **asked)
@@ -79,7 +79,7 @@ def tune(
     failed = ""
     try:
         if workers == 1:
-            Work(tuning, live=write is not None, **more).run()
+            TrialRunner(tuning, live=write is not None, **more).run()
         else:
             with started(_work, source, out, names, asked, workers=workers, **more) as processes:
                 while still_running(processes):
@@ -88,12 +88,12 @@ def tune(
     finally:
         tuning.write()
     if failed:
-        raise RunError(f"{failed} ended before the work was done; what was done is kept. The same command goes on.")
+        raise RunError(f"{failed} ended before the work was done. Finished trials are kept. The same command resumes.")
     return tuning
 
 
 class Tuning:
-    """What is tuned, and how far it is."""
+    """The searches of all methods, and the folder that keeps them."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Tuning:
         self.seeds = range(seed, seed + seeds)
         require_optuna()
         self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
-        with self.folder.locks.wait_for("storage"):
+        with Lock(self.folder.locks / "storage.lock", wait=True):
             self.storage = open_storage(self.folder.storage)
             self.searches = {name: self._search(name) for name in methods}
         self.best: dict[str, Any] | None = None
@@ -119,22 +119,22 @@ class Tuning:
         return MethodSearch(self.storage, Space.of(self.benchmark, name, goal=self.goal), seed=self.seed)
 
     def left(self) -> dict[str, int]:
-        """Return how many trials are to be run of each method that is not done, least advanced first."""
+        """Return how many trials are left for each unfinished method, the largest number first."""
         found = {name: self.trials - len(search.tried()) for name, search in self.searches.items()}
         return {name: count for name, count in sorted(found.items(), key=lambda item: -item[1]) if count > 0}
 
     def ready(self) -> list[tuple[int, str]]:
-        """Return number and method of the trials that can be run now, those of the least advanced methods first.
+        """Return number and method of the trials that can run now, the lowest numbers first.
 
-        With one seed a method's random trials are run side by side: none of them depends on another. With several,
-        whether a trial is run with all of them depends on the best one before it.
+        With one seed, a method's random trials can run side by side: they are independent. With several seeds, a trial
+        may stop early, which depends on the best one before it.
         """
         at_once = len(self.seeds) == 1
         found = {name: search.ready(self.trials, at_once=at_once) for name, search in self.searches.items()}
         return sorted(((number, name) for name, numbers in found.items() for number in numbers), key=lambda one: one[0])
 
     def write(self) -> None:
-        """Write the tables of all methods in the folder, also of those that an earlier start tuned."""
+        """Write the tables of all methods in the folder, including those of earlier starts."""
         names = sorted(require_optuna().get_all_study_names(self.storage))
         every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
         self.best = self.folder.write(every)
@@ -142,26 +142,26 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Base:
-    """What trials start from: a seed's held-out data, its original, and the answers that the goal compares with.
+    """What all trials of a seed share: the held-out data, the original, and the predictions to compare with.
 
-    Methods that aim at a reference share one; what training it costs is counted for every trial.
+    Methods that need a reference share one. The cost of its training counts for every trial.
     """
 
     seed: int
-    task: Task
+    task: BenchmarkTask
     original: nn.Module
     beside: Answers
     reference: Callable[[], Result]
 
 
-class Work:
-    """What one process does: trials, and what they share: of every seed the held-out data and the trained models."""
+class TrialRunner:
+    """Runs trials in one process. They share the held-out data and the trained models of each seed."""
 
     def __init__(
         self,
         tuning: Tuning,
         *,
-        computing: Computing,
+        computing: Compute,
         time_limit: float | None,
         since: float,
         write: Callable[[str], None] | None,
@@ -169,13 +169,13 @@ class Work:
     ) -> None:
         self.tuning, self.computing, self.since = tuning, computing, since
         self.end = None if time_limit is None else since + time_limit
-        self.progress = Progress(tuning, write=write, live=live)
+        self.progress = TrialProgress(tuning, write=write, live=live)
         self.whole = cache(tuning.benchmark.load)
         self.bases = cache(lambda: [self._base(seed) for seed in tuning.seeds])
         self.left_out: set[tuple[int, str]] = set()
 
     def run(self) -> None:
-        """Run trials, always of the method that has had the fewest, until all are done or time is over."""
+        """Run trials, those of the method with the fewest first, until all are done or the time is up."""
         with self.progress:
             while not self.is_over():
                 ready = [trial for trial in self.tuning.ready() if trial not in self.left_out]
@@ -183,21 +183,21 @@ class Work:
                     return
                 try:
                     if not any(self._attempt(*trial) for trial in ready):
-                        time.sleep(PATIENCE)  # others are at what is left
+                        time.sleep(PATIENCE)  # other processes run what is left
                 except Stopped:
                     return
 
     def is_over(self) -> bool:
-        """Tell whether the time limit is reached."""
+        """Return whether the time limit is reached."""
         return self.end is not None and time.time() >= self.end
 
     def _attempt(self, number: int, name: str) -> bool:
-        """Run a trial of a method, unless another process is at it; tell whether it was run."""
+        """Run a trial of a method, unless another process runs it; return whether it was run."""
         search = self.tuning.searches[name]
-        with self.tuning.folder.locks.claim(f"trial.{name}.{number}") as claim:
+        with Lock.claim(self.tuning.folder.locks / f"trial.{name}.{number}.lock") as claim:
             if claim is None or number in {tried.trial for tried in search.tried()}:
                 return False
-            if claim.died_since(self.since):  # it might take this process down too: the next start tries again
+            if claim.died_since(self.since):  # it might crash this process too; the next start tries again
                 self.left_out.add((number, name))
                 return False
             bases = self.bases()
@@ -212,7 +212,7 @@ class Work:
         return True
 
     def _judged(self, tried: Tried, bases: Sequence[Base], *, rival: Tried | None) -> Tried:
-        """Run a trial with every seed, and judge it on the data that was held out from that; means count."""
+        """Run a trial with every seed, judge it on that seed's held-out data, and return it with the means."""
         begun = time.perf_counter()
         every: list[dict[str, float]] = []
         scores: list[float] = []
@@ -227,10 +227,10 @@ class Work:
                 ahead = statistics.fmean(rival.scores[: len(scores)]) - statistics.fmean(scores) if rival else 0.0
                 if ahead > BEHIND:
                     break
-        except (RuntimeError, ValueError) as error:  # ours, and torch's own, such as memory that is not there
+        except (RuntimeError, ValueError) as error:  # ours and torch's, such as out of memory
             seconds = round(time.perf_counter() - begun, 3)
             return dataclasses.replace(tried, seconds=seconds, error=" ".join(str(error).split()))
-        cut_short = len(scores) < len(bases)  # then no mean to compare: what can be reached differs from seed to seed
+        cut_short = len(scores) < len(bases)  # its mean is not comparable: seeds differ in what can be reached
         return dataclasses.replace(
             tried,
             score=max(WORST, rival.score - ahead) if rival and cut_short else statistics.fmean(scores),
@@ -241,20 +241,20 @@ class Work:
         )
 
     def _unlearned(self, tried: Tried, base: Base) -> Result:
+        chosen = make_method(tried.method, tried.settings).with_given(
+            initial=lambda: self.tuning.benchmark.initial(base.seed), reference=base.reference
+        )
         return unlearn(
             base.original,
             base.task.train,
-            find_method(tried.method),
+            chosen,
             seed=base.seed,
-            initial=lambda: self.tuning.benchmark.initial(base.seed),
-            reference=base.reference,
-            **self.computing.working,
-            progress=self.progress.bar,
-            limits=None,  # a collapse has the score that it deserves
-            **tried.settings,
+            compute=self.computing,
+            guard=None,  # a collapse gets its low score instead of stopping
+            callbacks=[Progress(self.progress.bar)],
         )
 
-    def _answers(self, model: nn.Module, task: Task) -> Answers:
+    def _answers(self, model: nn.Module, task: BenchmarkTask) -> Answers:
         return observe(model, task.test, **self.computing.looking).parts["train"]
 
     def _base(self, seed: int) -> Base:
@@ -264,7 +264,7 @@ class Work:
         reference = cache(lambda: train(original, task.train, seed=seed, **self.computing.working))
         return Base(seed, task, original, self._answers(models[beside], task), reference)
 
-    def _trained(self, kind: str, task: Task, seed: int) -> nn.Module:
+    def _trained(self, kind: str, task: BenchmarkTask, seed: int) -> nn.Module:
         tuning = self.tuning
         models = Originals(
             tuning.benchmark,
@@ -286,5 +286,5 @@ class Work:
 
 
 def _work(source: Callable[[], Benchmark], out: Path, names: Sequence[str], about: dict[str, Any], **more: Any) -> None:
-    """Be a worker."""
-    Work(Tuning(source(), out, names, **about), **more).run()
+    """Run trials in a worker process."""
+    TrialRunner(Tuning(source(), out, names, **about), **more).run()

@@ -1,11 +1,11 @@
 """The folder of a tuning.
 
-- ``DIR/tuning.json``: what was asked for: the benchmark with its options, the goal, the seeds
-- ``DIR/optuna.db``: every trial, as Optuna keeps it (a study for each method)
-- ``DIR/models/``: the originals, and for the goal *retrain* retrained models, all trained without what is held out
-- ``DIR/times.jsonl``: how long training them took
-- ``DIR/trials.csv``: one row a trial
-- ``DIR/best.json``: the best of every method with what finding it cost, and the provenance: the profile ``tuned``
+- ``DIR/tuning.json``: the request: the benchmark with its options, the goal, the seeds
+- ``DIR/optuna.db``: every trial, as Optuna stores it (one study for each method)
+- ``DIR/models/``: the originals and, for the goal *retrain*, retrained models; all without the held-out data
+- ``DIR/times.jsonl``: how long their training took
+- ``DIR/trials.csv``: one row per trial
+- ``DIR/best.json``: the best trial of every method, the cost of the search, and the provenance: the profile ``tuned``
 - ``DIR/provenance.json``: the command, commit, hardware, versions and date of every start
 """
 
@@ -22,12 +22,12 @@ from typing import Any
 from unweave.data import SUBSETS
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import FILE, FORMAT, SCHEMA, Benchmark
-from unweave.lab.study import Locks, read_times
+from unweave.lab.study import read_times
 from unweave.lab.tuning.held_out import HELD_OUT
 from unweave.lab.tuning.objectives import GOALS
 from unweave.lab.tuning.search_space import DEFAULT, PAPER
 from unweave.lab.tuning.searches import Tried
-from unweave.storage import read_json, write_whole
+from unweave.storage import Lock, read_json, write_whole
 
 COLUMNS = (
     *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
@@ -39,8 +39,8 @@ class Folder:
     """One tuning's folder."""
 
     def __init__(self, place: Path, benchmark: Benchmark, *, goal: str, seed: int, seeds: int) -> None:
-        """Open the folder, or make it. A folder with other content, or of another tuning, is refused."""
-        self.place, self.models, self.locks = place, place / "models", Locks(place / "locks")
+        """Open the folder, or create it. Other content, or another tuning, raises an error."""
+        self.place, self.models, self.locks = place, place / "models", place / "locks"
         self.storage, self.best = place / "optuna.db", place / FILE
         self.about = {
             "benchmark": benchmark.name,
@@ -52,14 +52,14 @@ class Folder:
             "held_out": HELD_OUT,
         }
         known = place / "tuning.json"
-        begun = {"models", "locks", "tuning.json.partial"}  # by another process, just now or until it died
-        # Listed before it is looked for: whatever else such a process writes, it writes after this.
+        begun = {"models", "locks", "tuning.json.partial"}  # of a process that is starting or died
+        # List the folder before looking for tuning.json: such a process writes other files only after it.
         others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
         if others and not known.exists():
             raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
-        for path in (self.models, self.locks.folder):
+        for path in (self.models, self.locks):
             path.mkdir(parents=True, exist_ok=True)
-        with self.locks.wait_for("tuning"):
+        with Lock(self.locks / "tuning.lock", wait=True):
             if not known.exists():
                 write_whole(known, _indented(self.about))
         if (found := read_json(known)) != self.about:
@@ -70,13 +70,13 @@ class Folder:
             )
 
     def note_time(self, name: str, seconds: float) -> None:
-        """Keep how long training a model took: part of what tuning costs."""
+        """Record how long training a model took, which is a part of the cost of tuning."""
         with (self.place / "times.jsonl").open("a") as file:
             file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
 
     def add_provenance(self, content: Mapping[str, Any]) -> None:
-        """Note a start."""
-        with self.locks.wait_for("provenance"):
+        """Record the provenance of a start."""
+        with Lock(self.locks / "provenance.lock", wait=True):
             write_whole(self.place / "provenance.json", _indented({"runs": [*self._runs(), content]}))
 
     def _training_seconds(self) -> float:
@@ -88,10 +88,10 @@ class Folder:
         return runs
 
     def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:
-        """Write the table; and the best of every method, unless one has had fewer trials than another."""
-        with self.locks.wait_for("tables"):
+        """Write the table and, if all methods have the same trials, the best of each."""
+        with Lock(self.locks / "tables.lock", wait=True):
             write_whole(self.place / "trials.csv", _table(every).encode())
-            every = {name: tried for name, tried in every.items() if tried}  # one that was only asked for has none
+            every = {name: tried for name, tried in every.items() if tried}  # a method that has not started has none
             trials = max(map(len, every.values()), default=0)
             had = [[trial.trial for trial in tried] for tried in every.values()]
             if not had or any(numbers != list(range(trials)) for numbers in had):
@@ -111,10 +111,10 @@ class Folder:
 
 
 def chosen(tried: Sequence[Tried]) -> Tried:
-    """Return the trial with the highest score; of equals the one that costs least, and of these the earliest.
+    """Return the trial with the highest score; among equals the cheapest, and among these the earliest.
 
-    Unless the default, or what the paper prints, is within a standard error of it: that much is chance, and settings
-    that a person wrote down are not given up for it. Of both the better one is taken, and none that failed.
+    If the default or the paper's settings are within a standard error of it, the better one of them is returned: such
+    a small difference may be chance. A failed trial does not count for this.
     """
 
     def merit(trial: Tried) -> tuple[float, ...]:
@@ -127,7 +127,7 @@ def chosen(tried: Sequence[Tried]) -> Tried:
 
 
 def best_of(tried: Sequence[Tried]) -> dict[str, Any]:
-    """Return the trial of a method that is chosen, beside its default, the highest score, and what all of them cost."""
+    """Return a method's chosen trial with the default's score, the highest score and the cost of all trials."""
     entry = asdict(chosen(tried))
     return {
         "settings": entry["settings"],

@@ -1,5 +1,5 @@
-// Everything shown comes from the JSON in #data: numbers as they are stored, with the text a person reads. Texts go
-// into text nodes only.
+// Everything shown comes from the JSON in #data: numbers as they are stored, and the text that a person reads. Text is
+// put into text nodes only.
 const data = JSON.parse(document.getElementById("data").textContent);
 const chosen = { group: null };
 const charts = {};
@@ -21,7 +21,7 @@ const placeOf = (split, subset, metric) =>
   data.places.findIndex((place) => place.split === split && place.subset === subset && place.metric === metric);
 const factor = (unit) => ({ "%": 100, MiB: 1 / 2 ** 20 })[unit] || 1;
 
-/** What a group has at a place: {value, spread, text, marks}, for the mean or for one seed; null if nothing. */
+/** Return what a group measured at a place, as mean or with one seed: {value, spread, text, marks}, or null. */
 const at = (group, place, seed) => {
   const found = place < 0 ? null : data.values[group][place];
   if (!found) return null;
@@ -45,12 +45,12 @@ const faded = (colour, share) => {
   const [red, green, blue] = [0, 2, 4].map((start) => parseInt(full.slice(start, start + 2), 16));
   return `rgba(${red}, ${green}, ${blue}, ${share})`;
 };
-/** Variants of a method that was also run as it is crowd the picture: they are shown when asked for. */
+/** Variants of a method that also ran without one would crowd the plot: they are hidden unless chosen. */
 const variants = { shown: false };
 const isShown = (index) => variants.shown || !data.groups[index].extra;
 const anyVariants = () => data.groups.some((group) => group.extra);
 const showOption = () => (anyVariants() ? { show: { label: "Show", options: [["methods", "methods"], ["all", "methods and variants"]], value: variants.shown ? "all" : "methods" } } : {});
-/** Note what a section's control says of variants; redraw everything where that is new. */
+/** Apply a section's choice to show variants or not; redraw everything and return true if it changed. */
 const takeShow = (section) => {
   const wanted = (state[section] || {}).show === "all";
   if (!anyVariants() || wanted === variants.shown) return false;
@@ -64,7 +64,7 @@ const strength = (group) => (chosen.group === null || chosen.group === group ? 1
 
 // ---------- controls
 const state = {};
-/** Build the selects of a section. `plan` maps a name to {label, options: [[value, text]], value}. */
+/** Build the menus of a section. `plan` maps a name to {label, options: [[value, text]], value}. */
 const controls = (section, plan, changed) => {
   const box = document.querySelector(`[data-controls="${section}"]`);
   state[section] = state[section] || {};

@@ -1,6 +1,6 @@
 // The trade-off plane.
-/** Write names beside points: always of those in the headline, of others where there is room for them. The rest is
-    read by hovering or from the chips. */
+/** Write names beside points: always for methods in the headline, for others if there is room. Hovering and the chips
+    show the rest. */
 const names = {
   id: "names",
   afterDatasetsDraw(chart) {
@@ -30,7 +30,7 @@ const names = {
       const width = ctx.measureText(text).width;
       const spots = [[11, -8], [11, 9], [-11 - width, -9], [-11 - width, 9], [-width / 2, -17], [-width / 2, 17], [11, -24], [11, 25]];
       const near = spots.length;
-      // Who stands in the headline is named even in a crowd: further off, with a line to its point.
+      // A method in the headline has its name in a crowd too: further away, with a line to its point.
       if (named) for (let far = 40; far < 400; far += 15) spots.push([14, far], [-14 - width, far], [14, -far], [-14 - width, -far]);
       const boxes = spots.map(([right, down]) => ({ x: point.x + right, y: point.y + down - 7, w: width, h: 14 }));
       const inside = (box) => box.x >= chartArea.left && box.x + box.w <= chartArea.right + 4 && box.y >= 0 && box.y + box.h <= chartArea.bottom;

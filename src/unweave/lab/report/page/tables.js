@@ -1,4 +1,4 @@
-// Tables that sort, and one measure for every method.
+// Sortable tables, and one measure for every method.
 // ---------- tables
 const order = { column: null, down: false };
 const table = () => {
@@ -17,7 +17,7 @@ const table = () => {
 const compare = (one, other) => {
   if (order.column < 0) return one.group.label.localeCompare(other.group.label);
   const [left, right] = [one.cells[order.column], other.cells[order.column]];
-  // What has no value goes to the end whichever way the rest is sorted.
+  // Rows without a value stay at the end in both directions.
   if (!left || !right) return (!left - !right) * (order.down ? -1 : 1);
   return (left.value ?? Infinity) - (right.value ?? Infinity);
 };
@@ -90,7 +90,7 @@ const measure = () => {
   const { colours, axis } = base();
   const scale = factor(place.unit);
   const bars = rows.map((row) => scale * row.cell.value);
-  // A bar of one standard deviation, or the interval of a single seed; a share ends at 0 and at 100%.
+  // One standard deviation, or the interval of a single seed. Shares are cut at 0 and 100%.
   const cut = (value) => Math.max(0, place.unit === "%" ? Math.min(1, value) : value) * scale;
   const interval = ({ value, spread, low, high }) => {
     if (finite(spread)) return value < 0 ? [scale * (value - spread), scale * (value + spread)] : [cut(value - spread), cut(value + spread)];

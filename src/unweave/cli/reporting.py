@@ -1,0 +1,67 @@
+"""`unweave report` and `unweave compare`: results of studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unweave.cli.app import app, err_console, out_console
+from unweave.cli.options import AsJson
+from unweave.lab.report import compare, grid_table, grids, read_results, write_report
+
+WIDEST = 10_000  # terminal columns, to measure a table without a limit
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")],
+    against_paper: Annotated[
+        bool, typer.Option("--against-paper", help="Show the paper's printed numbers beside ours.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables, figures and one self-contained page of a study to DIR/report."""
+    done = write_report(folder, against_paper=against_paper)
+    for failure in done.failures:
+        err_console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps({"page": str(done.page), "verdict": done.verdict, "failed": list(done.failures)}))
+        return
+    out_console.print(done.verdict, highlight=False, markup=False)
+    out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command("compare")
+def compare_studies(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders of studies.")],
+    baseline: Annotated[str, typer.Option(help="Method to compare the others with.")] = "two-stage",
+    variants: Annotated[bool, typer.Option("--variants", help="Compare variants too, such as another goal.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the tables (Markdown, LaTeX, CSV) and figures.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods over several studies, with intervals and paired tests.
+
+    The studies may forget one class each, for example.
+    """
+    studies = [read_results(folder) for folder in folders]
+    found = compare(studies, baseline=baseline, variants=variants)
+    tables = grids(found)
+    if out is not None:
+        from unweave.lab.report import write_comparison  # slow to import
+
+        write_comparison(found, studies, out)
+    if as_json:
+        typer.echo(json.dumps({"studies": found.studies, **{grid.name: grid.records for grid in tables}}))
+        return
+    for grid in tables:
+        table = grid_table(grid)
+        needed = out_console.measure(table, options=out_console.options.update(max_width=WIDEST)).minimum
+        if needed > out_console.width:  # numbers must stay whole
+            table.width = needed
+        out_console.print(table, crop=False)
+        out_console.print()
+    if out is not None:
+        out_console.print(f"Tables and figures: {out}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,188 @@
+"""`unweave record verify`: check a record, its chain, its folder, the data and the scores."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from torch import Tensor
+
+from unweave.api import Split
+from unweave.cli.auditing import OfBenchmark, Original, Source
+from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
+from unweave.cli.records import ProofsFile, RecordFile, file_of, read_any, record_app
+from unweave.errors import RunError, UsageError
+from unweave.evaluation import Scores, evaluate
+from unweave.lab.benchmarks import find_benchmark
+from unweave.record import (
+    PROOFS_FILE,
+    Check,
+    certificate_of,
+    check_beside,
+    check_chain,
+    check_content,
+    check_forget,
+    check_model,
+    check_original,
+    check_scores,
+    check_signature,
+    check_split,
+    load_public,
+    printable,
+    read_proofs,
+)
+from unweave.runs import WEIGHTS, load_weights
+from unweave.storage import read_tensors
+
+if TYPE_CHECKING:
+    from unweave.lab.audit import Subject
+
+PublicKey = Annotated[Path | None, typer.Option(help="Public key (PEM) that must have signed the record.")]
+Previous = Annotated[list[Path] | None, typer.Option(help="Previous record, then the one before it. Repeatable.")]
+ModelAfter = Annotated[
+    Path | None,
+    typer.Option(help="Model after unlearning: safetensors, or folder of a run. Default: beside the record."),
+]
+Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare them.")]
+
+
+@record_app.command()
+def verify(
+    file: RecordFile,
+    public_key: PublicKey = None,
+    previous: Previous = None,
+    model: ModelAfter = None,
+    original: Original = None,
+    benchmark: OfBenchmark = None,
+    split: SplitFile = None,
+    test_split: TestSplitFile = None,
+    source: Source = None,
+    data: DataFolder = None,
+    options: Options = None,
+    small: Small = False,
+    proofs: ProofsFile = None,
+    recompute: Recompute = False,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a record: content, signature, chain and, if given, the model, the data and the scores.
+
+    The weights and files beside the record are checked too. The exit code is 1 if a check fails.
+    """
+    record, folder = read_any(file), file_of(file).parent
+    key = load_public(public_key) if public_key else None
+    checks = [check_content(record), check_signature(record, key)]
+    checks += check_chain(record, [read_any(path) for path in previous or []], key)
+    if recompute and model is None:
+        model = _folder_with_weights(folder)
+    checks += _check_files(record, folder, model=model, original=original)
+    private, chosen = proofs or folder / PROOFS_FILE, chosen_options(options, small)
+    if benchmark and not (model or source):
+        train = _train_split(benchmark, folder, split=split, data=data, options=chosen)
+        checks += _check_data(record, train, private)
+    elif benchmark or source or recompute:
+        from unweave.lab.audit import load_subject
+
+        where: dict[str, Any] = {"benchmark": benchmark, "data": data, "options": chosen, "source": source}
+        try:
+            subject = load_subject(model, split=split, test_split=test_split, **where)
+        except UsageError:
+            _print_checks(checks, as_json)  # they may explain the error
+            raise
+        checks += _check_data(record, subject.train, private)
+        if recompute:
+            checks.append(check_scores(record, _scores_again(record, subject, original, device)))
+    _print_checks(checks, as_json)
+
+
+def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, original: Path | None) -> list[Check]:
+    """Check the weights after unlearning, the files beside the record and, if given, the weights before."""
+    found = []
+    if weights_at := model or (folder if (folder / WEIGHTS).exists() else None):
+        found.append(_check_weights("model after", weights_at, lambda weights: check_model(record, weights)))
+    else:
+        found.append(Check("model after", None, f"not checked: there is no {WEIGHTS} beside the record (--model)"))
+    found += check_beside(record, folder)
+    if original:
+        found.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
+    return found
+
+
+def _train_split(
+    benchmark: str, folder: Path, *, split: Path | None, data: str | None, options: dict[str, Any]
+) -> Split:
+    """Return the training split without loading a model."""
+    from unweave.lab.audit import load_splits
+
+    known = find_benchmark(benchmark, data=data, options=options)
+    train, _ = load_splits(known, folder, split=split, asked=options)
+    return train
+
+
+def _folder_with_weights(folder: Path) -> Path:
+    if not (folder / WEIGHTS).exists():
+        raise UsageError(
+            f"--recompute needs the model after unlearning, but {folder} has no {WEIGHTS}. Give it with --model."
+        )
+    return folder
+
+
+def _scores_again(record: dict[str, Any], subject: Subject, original: Path | None, device: str | None) -> Scores:
+    """Compute the scores in the precision of the record."""
+    used = record["configuration"].get("precision")
+    return evaluate(
+        subject.model,
+        subject.train,
+        subject.test,
+        original=load_weights(copy.deepcopy(subject.model), original) if original else None,
+        # By the record's own settings: config.json is signed by nobody.
+        certificate=certificate_of(record["configuration"], subject.after_phase) or subject.certificate,
+        device=device,
+        precision=used if used in ("float32", "bfloat16") else "auto",
+    )
+
+
+def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Check]:
+    """Check the split and the forget samples with the private salts."""
+    if not proofs.exists():
+        return [
+            Check(name, None, f"not checked: {PROOFS_FILE} is missing (--proofs)")
+            for name in ("split", "forget samples")
+        ]
+    private = read_proofs(proofs)
+    found = [check_split(record, train, private)]
+    if record["forget"]["content"] != "tensors":
+        return [
+            *found,
+            Check(
+                "forget samples",
+                None,
+                "not checked: their content is bytes, not tensors (check_forget in Python takes content=)",
+            ),
+        ]
+    return [*found, check_forget(record, train, private)]
+
+
+def _check_weights(name: str, path: Path, check: Callable[[Mapping[str, Tensor]], Check]) -> Check:
+    """Check weights. A file that cannot be read fails the check."""
+    try:
+        return check(read_tensors(path / WEIGHTS if path.is_dir() else path))
+    except UsageError as error:
+        return Check(name, False, str(error))
+
+
+def _print_checks(checks: list[Check], as_json: bool) -> None:
+    broken = [check for check in checks if check.holds is False]
+    marks = {True: "ok  ", False: "FAIL", None: "–   "}
+    if as_json:
+        rows = [{"name": check.name, "holds": check.holds, "words": check.words} for check in checks]
+        typer.echo(json.dumps({"holds": not broken, "checks": rows}))
+    else:
+        for check in checks:
+            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
+    if broken:
+        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words.rstrip('.')}."))

@@ -1,0 +1,82 @@
+"""Where and how a run computes."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, get_args
+
+import torch
+
+from unweave.data import KeepData, as_keep_data
+from unweave.engine.compiling import Compile
+from unweave.errors import UsageError, unknown
+from unweave.runtime import Precision, parse_bytes, pick_device, resolve_precision, sharding
+
+
+@dataclass(frozen=True)
+class Compute:
+    """The device of a run and how to use it. These options change results by rounding at most.
+
+    Args:
+        device: Where to compute, such as ``"cpu"`` or ``"cuda:1"``. None: the best available.
+        precision: The precision of forward and backward passes; weights and gradients stay in float32. ``"auto"`` is
+            bfloat16 on CUDA and float32 elsewhere.
+        compile: Whether to compile forward passes: ``"on"``, ``"off"``, or only where it saves more time than it takes
+            (``"auto"``).
+        micro_batch: The most samples to differentiate at once. A larger batch is split, with the same results and one
+            more forward pass. A device that runs out of memory splits batches without being asked. Not available in
+            training mode of normalisation.
+        max_memory: The most memory to use on a CUDA device, such as ``"8GB"``.
+        shard: Whether to shard the weights across processes (FSDP2). None: as ``accelerate launch`` is configured.
+        keep_data: Where to keep samples after reading them: on the device if they fit (``"auto"``), always on the
+            device (``"device"``) or never (``"host"``).
+
+    Raises:
+        UsageError: A value is not one of those above.
+
+    >>> Compute("cpu", micro_batch=64).check()
+    device(type='cpu')
+    """
+
+    device: str | torch.device | None = None
+    _: KW_ONLY
+    precision: Precision = "auto"
+    compile: Compile = "auto"
+    micro_batch: int | None = None
+    max_memory: int | str | None = None
+    shard: bool | None = None
+    keep_data: KeepData = "auto"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("way to compile", self.compile, get_args(Compile)),
+            ("precision", self.precision, get_args(Precision)),
+        ):
+            if value not in known:
+                raise unknown(name, value, known)
+        as_keep_data(self.keep_data)
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise UsageError(f"micro_batch is {self.micro_batch}, but must be at least 1.")
+        if self.max_memory is not None:
+            parse_bytes(self.max_memory)
+
+    def check(self) -> torch.device:
+        """Return the device, or raise a `UsageError` if it cannot be used here."""
+        where = pick_device(self.device)
+        resolve_precision(self.precision, where)
+        return where
+
+    @property
+    def cuts_weights(self) -> bool:
+        """Whether the weights are sharded across the processes of this run."""
+        return sharding.is_wanted(self.shard)
+
+    @property
+    def looking(self) -> dict[str, Any]:
+        """The arguments for evaluating models."""
+        return {"device": self.device, "precision": self.precision}
+
+    @property
+    def working(self) -> dict[str, Any]:
+        """The arguments for training in a benchmark."""
+        return {**self.looking, "compile": self.compile}

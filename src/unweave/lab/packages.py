@@ -1,0 +1,23 @@
+"""The packages that only experiments need. The extra ``lab`` installs them: ``pip install 'unweave[lab]'``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from unweave.errors import UsageError
+
+DISTRIBUTIONS = {"PIL": "pillow"}  # where the package has another name than its module
+
+
+def require_package(module: str, purpose: str) -> Any:
+    """Import a package of the extra ``lab``, or raise an error that says how to install it.
+
+    >>> require_package("matplotlib", "A report").__name__
+    'matplotlib'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = DISTRIBUTIONS.get(module, module)
+        raise UsageError(f"{purpose} needs the package {package}: pip install 'unweave[lab]' ({error}).") from error

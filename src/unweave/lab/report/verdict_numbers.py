@@ -1,0 +1,119 @@
+"""The numbers behind a verdict: what is still recognised, and what is lost on data to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from unweave.data import RETAINED
+from unweave.lab.report.measures import SPLITS, SUBSETS, Place
+from unweave.lab.report.results import Group, Results
+
+KEPT = 0.02
+COLLAPSE = 0.10  # as in the evaluation's goals
+FORGOTTEN = 0.05  # a method forgets if it recognises at most this share of the forget samples
+SAME = 1e-9  # tolerance for rounding: 0.98 − 0.96 is slightly more than 0.02
+ACCURACIES = tuple(Place(split, subset, "accuracy") for split in SPLITS for subset in SUBSETS)
+KEPT_PLACES = tuple(place for place in ACCURACIES if place.subset in RETAINED)
+
+
+def recognised(results: Results, group: Group) -> float | None:
+    """Return the share of forget samples that is still recognised, in training data or, without any, in test data."""
+    train = results.mean(group, Place("train", "forget", "accuracy"))
+    return results.mean(group, Place("test", "forget", "accuracy")) if train is None else train
+
+
+def left_by(results: Results, methods: Iterable[Group]) -> dict[Group, float]:
+    """Return the share of forget samples that each method still recognises."""
+    return {group: recognised(results, group) or 0.0 for group in methods}
+
+
+def lost(results: Results, group: Group, original: Group) -> float:
+    """Return the larger of the losses of adjacent and remote accuracy against the original."""
+    return max(0.0, *losses(results, group, original).values())
+
+
+def losses(results: Results, group: Group, original: Group) -> dict[Place, float]:
+    """Return the mean loss of accuracy against the original at every place that counts."""
+    pairs = {place: paired(results, group, original, place) for place in judged(results, group, original)}
+    return {place: fmean(before) - fmean(now) if now else 0.0 for place, (now, before) in pairs.items()}
+
+
+def lost_in(results: Results, group: Group, original: Group, seed: int) -> float:
+    """Return the largest loss of accuracy of one seed on data to keep, against the original of the same seed."""
+    found = [0.0]
+    for place in judged(results, group, original):
+        now, before = (results.value(one, place, seed) for one in (group, original))
+        if now is not None and before is not None:
+            found.append(before - now)
+    return max(found)
+
+
+def judged(results: Results, group: Group, original: Group) -> list[Place]:
+    """Return the places that count for what a method keeps: test data or, without any, training data."""
+    unseen = [place for place in KEPT_PLACES if place.split == "test"]
+    seen = [place for place in KEPT_PLACES if place.split == "train"]
+    return unseen if any(paired(results, group, original, place)[0] for place in unseen) else seen
+
+
+def paired(results: Results, group: Group, original: Group, place: Place) -> tuple[list[float], list[float]]:
+    """Return the values of both in the seeds that both have: other seeds may be easier or harder."""
+    ours, theirs = (results.values[one].get(place, {}) for one in (group, original))
+    seeds = [seed for seed in ours if seed in theirs]
+    return [ours[seed].value for seed in seeds], [theirs[seed].value for seed in seeds]
+
+
+def is_paired(results: Results, group: Group, original: Group) -> bool:
+    """Tell whether a method and the original have a seed in common."""
+    return any(paired(results, group, original, place)[0] for place in KEPT_PLACES)
+
+
+def hardly(left: float, before: float | None) -> bool:
+    """Tell whether a method recognises over half of what the original does, and too much to count as forgotten."""
+    return left > max(FORGOTTEN, (before or 0.0) / 2) + SAME
+
+
+def distance(results: Results, group: Group, retrain: Group) -> float:
+    """Return the mean absolute difference from the retrained model over the six accuracies."""
+    pairs = [(results.mean(group, place), results.mean(retrain, place)) for place in ACCURACIES]
+    gaps = [abs(mine - theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return sum(gaps) / len(gaps) if gaps else float("inf")
+
+
+def order(results: Results, group: Group) -> tuple[float, float, float]:
+    """Sort by what is still recognised in training data, then in test data, then by adjacent test accuracy."""
+    test = results.mean(group, Place("test", "forget", "accuracy"))
+    adjacent = results.mean(group, Place("test", "adjacent", "accuracy"))
+    return (recognised(results, group) or 0.0, test or 0.0, -(adjacent or 0.0))
+
+
+def percent(value: float | None) -> str:
+    """Return a fraction as a person reads it."""
+    return "an unknown share" if value is None else f"{100 * value:.1f}%"
+
+
+def points(value: float) -> str:
+    """Return a difference of fractions as a person reads it."""
+    return f"{100 * value:.1f} points"
+
+
+def price(results: Results, group: Group, original: Group) -> str:
+    """Say how much a method loses, at the place where it loses most."""
+    found = losses(results, group, original)
+    worst = max(found, key=lambda place: found[place])
+    return f"{points(found[worst])} of {worst.words} accuracy"
+
+
+def names_of(results: Results, groups: Iterable[Group]) -> str:
+    """Return the names of some methods as in a sentence."""
+    return listed(results.label(group) for group in groups)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *most, last = sorted(names)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,52 @@
+"""How a model is run on a batch, whatever its outputs mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Data, labels_of, tensors_of
+from unweave.errors import UsageError
+
+
+def raw_outputs(model: nn.Module, data: Data) -> Tensor:
+    """Return the tensor that a model gives for a batch, in float32 or better.
+
+    Mapping batches are passed by keyword without their labels. A model may return the tensor itself or an object with
+    ``.logits``, as Hugging Face models do.
+
+    >>> raw_outputs(nn.Flatten(), (torch.ones(2, 1, 3), torch.zeros(2))).shape
+    torch.Size([2, 3])
+    """
+    output: Any
+    if isinstance(data, Mapping):
+        output = model(**{name: value for name, value in data.items() if name != "labels"})
+    else:
+        output = model(data[0])
+    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise UsageError(
+            f"The model must return a tensor, or an object with .logits; it returned {type(output).__name__}."
+        )
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def explained(model: nn.Module, data: Data) -> Tensor:
+    """Return what `raw_outputs` returns; name the inputs where the model cannot take them.
+
+    >>> explained(nn.Flatten(5), (torch.zeros(1, 5), torch.tensor([0])))
+    Traceback (most recent call last):
+    unweave.errors.UsageError: The model cannot take a sample of float32 (5): Dimension out of range (expected to be...
+    """
+    try:
+        return raw_outputs(model, data)
+    except (torch.OutOfMemoryError, UsageError):
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        inputs = [tensor for tensor in tensors_of(data) if tensor is not labels_of(data)]
+        kinds = [f"{str(one.dtype).removeprefix('torch.')} ({', '.join(map(str, one.shape[1:]))})" for one in inputs]
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"The model cannot take a sample of {' and '.join(kinds)}: {reason}") from error
