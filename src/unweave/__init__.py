@@ -1,18 +1,26 @@
 """unweave: make a trained PyTorch model forget part of its data, and keep what looks like it.
 
+Names are imported on first use, so that ``unweave --help`` does not load torch.
+
 >>> import unweave as uw
 >>> sorted(uw.__all__)[:3]
 ['BeforeStage2', 'CollapseError', 'Limits']
 """
 
-from unweave import losses, projection
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from unweave._version import __version__
-from unweave.api import Result, Split, unlearn
-from unweave.engine import CollapseError, Limits
 from unweave.errors import RunError, RunWarning, Stopped, UsageError
-from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Watch, evaluate
-from unweave.record import Request
-from unweave.runs import load_weights
+
+if TYPE_CHECKING:  # the same names as in _HOMES, for editors and type checkers
+    from unweave import losses, projection
+    from unweave.api import Result, Split, unlearn
+    from unweave.engine import CollapseError, Limits
+    from unweave.evaluation import BeforeStage2, Metric, RelearnSettings, Scores, Watch, evaluate
+    from unweave.record import Request
+    from unweave.runs import load_weights
 
 __all__ = [
     "BeforeStage2",
@@ -36,3 +44,28 @@ __all__ = [
     "projection",
     "unlearn",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("Result", "Split", "unlearn"), "unweave.api"),
+    **dict.fromkeys(("CollapseError", "Limits"), "unweave.engine"),
+    **dict.fromkeys(("BeforeStage2", "Metric", "RelearnSettings", "Scores", "Watch", "evaluate"), "unweave.evaluation"),
+    "Request": "unweave.record",
+    "load_weights": "unweave.runs",
+}
+
+if not TYPE_CHECKING:  # or a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a room such as ``unweave.record``, on first use."""
+        if name in _HOMES:
+            found = getattr(import_module(_HOMES[name]), name)
+        elif not name.startswith("_") and find_spec(f"unweave.{name}"):
+            found = import_module(f"unweave.{name}")
+        else:
+            raise AttributeError(f"module 'unweave' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

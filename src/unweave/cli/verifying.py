@@ -15,7 +15,7 @@ from torch import Tensor
 from unweave.api import Split
 from unweave.cli.auditing import OfBenchmark, Original, Source
 from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
-from unweave.cli.records import ProofsFile, RecordFile, file_of, read_any, record_app
+from unweave.cli.record_options import ProofsFile, RecordFile, file_of, read_any
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate, target_of
 from unweave.lab.benchmarks import find_benchmark
@@ -50,7 +50,6 @@ ModelAfter = Annotated[
 Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare them.")]
 
 
-@record_app.command()
 def verify(
     file: RecordFile,
     public_key: PublicKey = None,
