@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from unweave._version import __version__
 from unweave.errors import RunError, RunWarning, Stopped, UsageError
 
-if TYPE_CHECKING:  # the same names as in _HOMES, for editors and type checkers
+if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
     from unweave import losses, projection
     from unweave.api import Result, Split, unlearn
     from unweave.engine import CollapseError, Limits
@@ -45,13 +45,14 @@ __all__ = [
     "unlearn",
 ]
 
-_HOMES = {
-    **dict.fromkeys(("Result", "Split", "unlearn"), "unweave.api"),
-    **dict.fromkeys(("CollapseError", "Limits"), "unweave.engine"),
-    **dict.fromkeys(("BeforeStage2", "Metric", "RelearnSettings", "Scores", "Watch", "evaluate"), "unweave.evaluation"),
-    "Request": "unweave.record",
-    "load_weights": "unweave.runs",
+_ROOMS = {  # the names that are imported on first use
+    "api": ("Result", "Split", "unlearn"),
+    "engine": ("CollapseError", "Limits"),
+    "evaluation": ("BeforeStage2", "Metric", "RelearnSettings", "Scores", "Watch", "evaluate"),
+    "record": ("Request",),
+    "runs": ("load_weights",),
 }
+_HOMES = {name: f"unweave.{room}" for room, names in _ROOMS.items() for name in names}
 
 if not TYPE_CHECKING:  # or a type checker would accept any name
 
