@@ -1,49 +1,57 @@
 """unweave: make a trained PyTorch model forget part of its data, and keep what looks like it.
 
+Names are imported on first use, so that ``unweave --help`` does not load torch.
+
 >>> import unweave as uw
 >>> sorted(uw.__all__)[:3]
 ['BeforeStage2', 'Best', 'Binary']
 """
 
-from unweave import losses, projection, record
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from unweave._version import __version__
-from unweave.api import Result, Split, Verdict, unlearn
-from unweave.engine import (
-    Best,
-    Callback,
-    Checkpoints,
-    CollapseError,
-    Compute,
-    History,
-    Limits,
-    Note,
-    Progress,
-    ScoreOn,
-    StopWhen,
-    Track,
-    Watch,
-)
 from unweave.errors import RunError, RunWarning, Stopped, UsageError
-from unweave.evaluation import BeforeStage2, Inspection, Metric, RelearnSettings, Scores, Shortfall, evaluate
-from unweave.methods import (
-    GDR,
-    PGD,
-    SSD,
-    Delete,
-    FineTune,
-    GradientAscent,
-    L1Sparse,
-    MUNBa,
-    Original,
-    Retrain,
-    SalUn,
-    Scrub,
-    TwoStage,
-    Unweave,
-)
-from unweave.record import Request
-from unweave.runs import load_weights
-from unweave.tasks import Binary, Classification, MultiLabel, OwnLoss, Regression, Task
+
+if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
+    from unweave import losses, projection, record
+    from unweave.api import Result, Split, Verdict, unlearn
+    from unweave.engine import (
+        Best,
+        Callback,
+        Checkpoints,
+        CollapseError,
+        Compute,
+        History,
+        Limits,
+        Note,
+        Progress,
+        ScoreOn,
+        StopWhen,
+        Track,
+        Watch,
+    )
+    from unweave.evaluation import BeforeStage2, Inspection, Metric, RelearnSettings, Scores, Shortfall, evaluate
+    from unweave.methods import (
+        GDR,
+        PGD,
+        SSD,
+        Delete,
+        FineTune,
+        GradientAscent,
+        L1Sparse,
+        MUNBa,
+        Original,
+        Retrain,
+        SalUn,
+        Scrub,
+        TwoStage,
+        Unweave,
+    )
+    from unweave.record import Request
+    from unweave.runs import load_weights
+    from unweave.tasks import Binary, Classification, MultiLabel, OwnLoss, Regression, Task
 
 __all__ = [
     "GDR",
@@ -101,3 +109,80 @@ __all__ = [
     "record",
     "unlearn",
 ]
+
+_ROOMS = {  # the names that are imported on first use
+    "api": (
+        "Result",
+        "Split",
+        "Verdict",
+        "unlearn",
+    ),
+    "engine": (
+        "Best",
+        "Callback",
+        "Checkpoints",
+        "CollapseError",
+        "Compute",
+        "History",
+        "Limits",
+        "Note",
+        "Progress",
+        "ScoreOn",
+        "StopWhen",
+        "Track",
+        "Watch",
+    ),
+    "evaluation": (
+        "BeforeStage2",
+        "Inspection",
+        "Metric",
+        "RelearnSettings",
+        "Scores",
+        "Shortfall",
+        "evaluate",
+    ),
+    "methods": (
+        "GDR",
+        "PGD",
+        "SSD",
+        "Delete",
+        "FineTune",
+        "GradientAscent",
+        "L1Sparse",
+        "MUNBa",
+        "Original",
+        "Retrain",
+        "SalUn",
+        "Scrub",
+        "TwoStage",
+        "Unweave",
+    ),
+    "record": ("Request",),
+    "runs": ("load_weights",),
+    "tasks": (
+        "Binary",
+        "Classification",
+        "MultiLabel",
+        "OwnLoss",
+        "Regression",
+        "Task",
+    ),
+}
+_HOMES = {name: f"unweave.{room}" for room, names in _ROOMS.items() for name in names}
+
+if not TYPE_CHECKING:  # or a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a room such as ``unweave.record``, on first use."""
+        if name in _HOMES:
+            found = getattr(import_module(_HOMES[name]), name)
+        elif not name.startswith("_") and find_spec(f"unweave.{name}"):
+            found = import_module(f"unweave.{name}")
+        else:
+            raise AttributeError(f"module 'unweave' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

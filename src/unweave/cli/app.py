@@ -8,6 +8,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -17,21 +19,29 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from unweave._version import __version__
+from unweave.cli.commands import COMMANDS
 from unweave.errors import RunError, RunWarning, UsageError
-from unweave.runtime import processes
-
-ORDER = (  # of the commands in the help
-    *("demo", "methods", "benchmarks", "run", "studies", "study", "tune", "report", "compare", "evaluate", "audit"),
-    *("record", "keygen", "show", "page", "verify", "prove", "check-sample"),
-)
 
 
 class Commands(TyperGroup):
-    """The commands, in the order of the help. A command that Ctrl-C ends prints that it stopped."""
+    """The commands. A module is imported when its command runs. A command that Ctrl-C ends prints that it stopped."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order in which a user needs them."""
-        return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        """Return the names of the commands in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the module of a command and return the command. A wrong name imports all, to suggest the nearest."""
+        known = [COMMANDS[cmd_name]] if cmd_name in COMMANDS else COMMANDS.values()
+        for module, _ in known:
+            import_module(f"unweave.cli.{module}")
+        self.commands.update(typer.main.get_group(app).commands)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and summaries of all commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -60,19 +70,35 @@ def main() -> None:
     If a launcher started several processes, only the first prints.
     """
     warnings.showwarning = _warn
-    if processes.launched() > 1:
+    if launched() > 1:
         signal.signal(signal.SIGTERM, _ended)  # a launcher sends it to all when one of them died
     try:
-        with _silent() if not processes.is_first() else nullcontext():
+        with nullcontext() if is_first() else _silent():
             app()
     except UsageError as error:
         _fail(error, code=2)
     except (RunError, OSError) as error:
         _fail(error, code=1)
     except SystemExit as end:
-        if not end.code:
+        if not end.code and launched() > 1:
+            from unweave.runtime import processes
+
             processes.leave()
         raise
+
+
+def launched() -> int:
+    """Return how many processes a launcher started. Unlike `processes.launched`, it needs no torch."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
+def is_first() -> bool:
+    """Tell whether this is the process that prints."""
+    if launched() == 1:
+        return True
+    from unweave.runtime import processes
+
+    return processes.is_first()
 
 
 @contextmanager
@@ -83,16 +109,23 @@ def _silent() -> Iterator[None]:
 
 
 def _fail(error: Exception, *, code: int) -> NoReturn:
-    who = "unweave" if processes.is_first() else f"unweave, process {processes.rank()}"
+    if launched() == 1:
+        _print_error("unweave", str(error))
+    else:
+        from unweave.runtime import processes
 
-    def say(text: str) -> None:
-        err_console.print(f"{who}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
-
-    processes.last_words(str(error), say)
+        who = "unweave" if processes.is_first() else f"unweave, process {processes.rank()}"
+        processes.last_words(str(error), partial(_print_error, who))
     sys.exit(code)
 
 
+def _print_error(who: str, text: str) -> None:
+    err_console.print(f"{who}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
 def _ended(*_: object) -> NoReturn:
+    from unweave.runtime import processes
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # handle it only once
     raise processes.silence()
 
@@ -106,7 +139,7 @@ def _warn(
     line: str | None = None,
 ) -> None:
     """Print a warning of ours as one sentence, and any other with its file and line."""
-    if not processes.is_first():
+    if not is_first():
         return
     text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
     err_console.print(f"unweave: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -127,16 +160,16 @@ def options(
 ) -> None:
     """Make a trained model forget part of its data, and keep what looks like it."""
     command = context.invoked_subcommand
-    if processes.launched() > 1 and command not in TOGETHER:
+    if launched() > 1 and command not in TOGETHER:
         raise UsageError(
-            f"unweave {command} works in one process, but {processes.launched()} were started. Only "
+            f"unweave {command} works in one process, but {launched()} were started. Only "
             f"{' and '.join(f'unweave {name}' for name in TOGETHER)} use several. A study has --workers."
         )
 
 
 def say(text: str) -> None:
     """Print a line to standard error, from the first process only."""
-    if not processes.is_first():
+    if not is_first():
         return
     err_console.print(text, style="dim", markup=False, highlight=False)
 

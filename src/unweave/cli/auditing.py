@@ -9,14 +9,23 @@ from typing import Annotated
 import typer
 
 from unweave.cli.app import app, out_console, say
-from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
+from unweave.cli.options import (
+    AsJson,
+    DataFolder,
+    Device,
+    OptionValues,
+    Small,
+    SplitFile,
+    TestSplitFile,
+    chosen_options,
+)
 from unweave.evaluation import QUESTIONS, Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="Safetensors file, or folder of a run.")]
 OfBenchmark = Annotated[
     str | None, typer.Option("--benchmark", help="Benchmark of the model and its data. The folder of a run names it.")
 ]
-Source = Annotated[
+SourceName = Annotated[
     str | None,
     typer.Option(
         "--from",
@@ -25,7 +34,7 @@ Source = Annotated[
     ),
 ]
 References = Annotated[list[Path] | None, typer.Option("--reference", help="Weights of a retrained model. Repeatable.")]
-Retrain = Annotated[int, typer.Option(min=0, help="Number of references to retrain by the benchmark's recipe.")]
+RetrainCount = Annotated[int, typer.Option(min=0, help="Number of references to retrain by the benchmark's recipe.")]
 Original = Annotated[Path | None, typer.Option(help="Weights of the model before unlearning.")]
 
 
@@ -35,12 +44,12 @@ def evaluate(
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
     test_split: TestSplitFile = None,
-    source: Source = None,
+    source: SourceName = None,
     data: DataFolder = None,
-    options: Options = None,
+    options: OptionValues = None,
     small: Small = False,
     reference: References = None,
-    retrain: Retrain = 0,
+    retrain: RetrainCount = 0,
     original: Original = None,
     ask: Annotated[
         list[str] | None,
@@ -79,12 +88,12 @@ def audit(
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
     test_split: TestSplitFile = None,
-    source: Source = None,
+    source: SourceName = None,
     data: DataFolder = None,
-    options: Options = None,
+    options: OptionValues = None,
     small: Small = False,
     reference: References = None,
-    retrain: Retrain = 2,
+    retrain: RetrainCount = 2,
     original: Original = None,
     method: Annotated[
         str | None, typer.Option(help="Method that made the model, if its folder does not name it.")

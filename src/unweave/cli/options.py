@@ -21,7 +21,7 @@ DataFolder = Annotated[
     str | None,
     typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets, or hub for the Hugging Face Hub."),
 ]
-Options = Annotated[
+OptionValues = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="Option of the benchmark. Repeatable."),
 ]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from unweave.cli.app import Commands, app, out_console
+from unweave.cli.app import app, out_console
 from unweave.cli.options import AsJson
+from unweave.cli.record_options import ProofsFile, RecordFile, Records, file_of, read_any
+from unweave.cli.verifying import verify
 from unweave.errors import RunError, UsageError
 from unweave.lab.report import drift_rows, write_record_page
 from unweave.record import (
-    NAME,
     PROOFS_FILE,
     describe,
     describe_drift,
@@ -25,33 +26,15 @@ from unweave.record import (
     read_proof,
     read_proofs,
     read_record,
-    require_record,
 )
-from unweave.storage import read_json, write_whole
+from unweave.storage import write_whole
 
 record_app = typer.Typer(
-    cls=Commands,
     help="Show and check deletion records, and prove that a sample was in one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(record_app, name="record")
-
-RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="Record, or folder of a run.")]
-Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records or folders of runs, oldest first.")]
-ProofsFile = Annotated[
-    Path | None, typer.Option("--proofs", help=f"Private file {PROOFS_FILE}. Default: the one beside the record.")
-]
-
-
-def file_of(path: Path) -> Path:
-    """Return the record of a run's folder, or the record itself."""
-    return path / NAME if path.is_dir() else path
-
-
-def read_any(path: Path) -> dict[str, Any]:
-    """Read a record without checking its hash. `verify` and `show` report a changed one themselves."""
-    return require_record(read_json(file_of(path)), str(file_of(path)))
 
 
 @record_app.command()
@@ -92,6 +75,9 @@ def page(
         raise UsageError(f"{out} already exists. Choose another --out.")
     write_record_page(out, [read_any(path) for path in files])
     out_console.print(f"Page: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+record_app.command()(verify)
 
 
 @record_app.command("prove")

@@ -13,7 +13,9 @@ Profile = Annotated[
     str | None, typer.Option(help="Profile of the method: a named set of settings. Default: its first.")
 ]
 RunSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of training and unlearning.")]
-Goal = Annotated[str | None, typer.Option(help="Goal of the method unweave: erase, or retrain (as if never trained).")]
+GoalName = Annotated[
+    str | None, typer.Option(help="Goal of the method unweave: erase, or retrain (as if never trained).")
+]
 LossesFile = Annotated[
     Path | None,
     typer.Option(
@@ -21,7 +23,7 @@ LossesFile = Annotated[
         "model that is trained briefly without the forget data."
     ),
 ]
-Settings = Annotated[
+SettingValues = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the method. Repeatable.")
 ]
 MicroBatch = Annotated[

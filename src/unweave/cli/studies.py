@@ -16,7 +16,7 @@ from unweave.cli.options import (
     Compile,
     DataFolder,
     Device,
-    Options,
+    OptionValues,
     Precision,
     Small,
     Track,
@@ -57,7 +57,9 @@ MethodNames = Annotated[
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, …")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="First seed, if the seeds before it run elsewhere.")]
 Profiles = Annotated[str, typer.Option(help="Profiles, joined by commas. Default: each method's first.")]
-Grid = Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try. Repeatable.")]
+GridValues = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=A,B,…", help="Values of a setting to try. Repeatable.")
+]
 Adjacency = Annotated[
     str,
     typer.Option(
@@ -93,7 +95,7 @@ def study(
     first_seed: FirstSeed = 0,
     profiles: Profiles = "",
     tuned: Tuned = None,
-    grid: Grid = None,
+    grid: GridValues = None,
     adjacency: Adjacency = "classes",
     watch: WatchStudy = False,
     track: Track = "",
@@ -102,7 +104,7 @@ def study(
     keep_models: KeepModels = "all",
     originals: OriginalsOf = None,
     data: DataFolder = None,
-    options: Options = None,
+    options: OptionValues = None,
     small: Small = False,
     device: Device = None,
     precision: Precision = "auto",

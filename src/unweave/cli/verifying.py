@@ -12,9 +12,18 @@ import typer
 from torch import Tensor
 
 from unweave.api import Split
-from unweave.cli.auditing import OfBenchmark, Original, Source
-from unweave.cli.options import AsJson, DataFolder, Device, Options, Small, SplitFile, TestSplitFile, chosen_options
-from unweave.cli.records import ProofsFile, RecordFile, file_of, read_any, record_app
+from unweave.cli.auditing import OfBenchmark, Original, SourceName
+from unweave.cli.options import (
+    AsJson,
+    DataFolder,
+    Device,
+    OptionValues,
+    Small,
+    SplitFile,
+    TestSplitFile,
+    chosen_options,
+)
+from unweave.cli.record_options import ProofsFile, RecordFile, file_of, read_any
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
@@ -50,7 +59,6 @@ ModelAfter = Annotated[
 Recompute = Annotated[bool, typer.Option("--recompute", help="Compute the scores again and compare them.")]
 
 
-@record_app.command()
 def verify(
     file: RecordFile,
     public_key: PublicKey = None,
@@ -60,9 +68,9 @@ def verify(
     benchmark: OfBenchmark = None,
     split: SplitFile = None,
     test_split: TestSplitFile = None,
-    source: Source = None,
+    source: SourceName = None,
     data: DataFolder = None,
-    options: Options = None,
+    options: OptionValues = None,
     small: Small = False,
     proofs: ProofsFile = None,
     recompute: Recompute = False,

@@ -1,0 +1,29 @@
+"""The commands by name, in the order of the help: the module that defines each, and its summary.
+
+A module is imported when its command runs, so that the help and the version need no torch.
+"""
+
+COMMANDS = {
+    "demo": ("running", "Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."),
+    "methods": ("listing", "List the methods, or show the settings of one."),
+    "benchmarks": ("listing", "List the benchmarks, or show the recipe and settings of one."),
+    "run": (
+        "running",
+        "Train a benchmark's model, unlearn with one method, evaluate, and write everything to a folder.",
+    ),
+    "studies": ("studies", "List the named studies."),
+    "study": ("studies", "Run a named study, or methods × seeds, on a benchmark into one folder."),
+    "tune": (
+        "tuning",
+        "Tune methods with equally many trials each, judged on a held-out fifth of the training data, "
+        "never on test data.",
+    ),
+    "report": ("reporting", "Write tables, figures and one self-contained page of a study to DIR/report."),
+    "compare": ("reporting", "Compare methods over several studies, with intervals and paired tests."),
+    "evaluate": ("auditing", "Measure a saved model: accuracies, attacks, distance to retrained models, both goals."),
+    "audit": (
+        "auditing",
+        "Attack a saved model with every attack, including shadow models, relearning and a probe.",
+    ),
+    "record": ("records", "Show and check deletion records, and prove that a sample was in one."),
+}

@@ -1,0 +1,60 @@
+"""The names of `import unweave`: imported on first use, and known to editors and type checkers."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+import unweave
+from tests.helpers.places import ROOT
+
+SOURCE = ROOT / "src" / "unweave" / "__init__.py"
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def imported_names():
+    """Return the names that the file imports from unweave, by module: at once, and for type checkers only."""
+    at_once, checked = {}, {}
+    for node in ast.parse(SOURCE.read_text(encoding="utf-8")).body:
+        found, inner = (checked, node.body) if isinstance(node, ast.If) else (at_once, [node])
+        for one in inner:
+            if isinstance(one, ast.ImportFrom) and one.module.startswith("unweave"):
+                found |= {alias.name: one.module for alias in one.names}
+    return at_once, checked
+
+
+def test_import_unweave_loads_no_torch():
+    code = (
+        "import sys, unweave; dir(unweave); unweave.UsageError; print(*({'torch', 'numpy', 'rich'} & set(sys.modules)))"
+    )
+    assert run(code) == []
+
+
+def test_every_way_to_import_a_name_works():
+    assert run("import unweave; print(unweave.Split.__name__, unweave.losses.__name__)") == ["Split", "unweave.losses"]
+    assert run("from unweave import *; print(Split.__name__, losses.__name__)") == ["Split", "unweave.losses"]
+    assert run("from unweave import Split, losses; print(Split.__name__)") == ["Split"]
+    assert run("import unweave as uw; print(uw.record.__name__)") == ["unweave.record"]
+    assert run("import unweave; print(unweave.Split is unweave.api.Split, 'Split' in vars(unweave))") == [
+        "True",
+        "True",
+    ]
+    with pytest.raises(AttributeError, match="module 'unweave' has no attribute 'splitt'"):
+        _ = unweave.splitt
+    with pytest.raises(ImportError, match="cannot import name 'splitt'"):
+        exec("from unweave import splitt")
+
+
+def test_type_checkers_see_the_names_that_are_imported_on_first_use():
+    at_once, checked = imported_names()
+    modules = {name for name, module in checked.items() if module == "unweave"}
+    assert {name: module for name, module in checked.items() if name not in modules} == unweave._HOMES
+    assert sorted(unweave.__all__) == sorted({*at_once, *checked}) == dir(unweave)
