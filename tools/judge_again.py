@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark, find_benchmark
 from unweave.lab.tuning import Space, Tuning, erase_score
@@ -51,7 +51,7 @@ def judge_again(source: Path, out: Path, benchmark: Benchmark, *, device: str | 
     for path in (source / "models").glob("original.*.safetensors"):
         shutil.copy2(path, tuning.folder.models)
         shutil.copy2(source / "times.jsonl", out)
-    computing = Computing(device=device)
+    computing = Compute(device=device)
     base = TrialRunner(tuning, computing=computing, time_limit=None, since=time.time(), write=None).bases()[0]
     original = accuracies(base.beside)
     for name, search in tuning.searches.items():

@@ -446,7 +446,7 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
 
 def test_a_record_is_of_the_data_that_was_unlearned(model, data, split, tmp_path):
     other = Split((data[0] + 1, data[1]), split.forget, split.adjacent, split.remote)
-    with pytest.raises(UsageError, match="A record is about the split"):
+    with pytest.raises(UsageError, match="was scored on another split than it unlearned"):
         unlearn_on_record(model, split, "ft", request={"id": "r"}, out=tmp_path / "run", callbacks=[ScoreOn(other)])
 
 

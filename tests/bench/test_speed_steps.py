@@ -13,7 +13,6 @@ from bench.steps import source_of
 import unweave
 from bench import clocked
 from tests.helpers.places import ROOT
-from unweave import Compute, Progress
 
 
 def found(*times, digest="a", count=1):
@@ -115,7 +114,7 @@ def test_calls_follow_the_signature_of_the_tree(monkeypatch):
     seen = []
 
     def of_today(model, split, method, *, device=None, limits=(), progress=None, **settings):
-        seen.append({**settings, "guard": limits, "compute": Compute(device), "callbacks": [Progress(progress)]})
+        seen.append({"device": device, "limits": limits, "progress": progress, **settings})
 
     def of_tomorrow(model, split, method, *, compute=None, guard=(), **settings):
         seen.append({"compute": compute, "guard": guard, **settings})
@@ -126,8 +125,8 @@ def test_calls_follow_the_signature_of_the_tree(monkeypatch):
         clocked.unlearn(None, None, "ft", guarded=False, epochs=1)
         clocked.unlearn(None, None, "ft", guarded=True)
     assert seen == [
-        {"guard": None, "epochs": 1, "compute": Compute("cpu")},
-        {"guard": (), "compute": Compute("cpu")},
+        {"device": "cpu", "limits": None, "progress": False, "epochs": 1},
+        {"device": "cpu", "limits": (), "progress": False},
         {"compute": {"device": "cpu"}, "guard": None, "epochs": 1},
         {"compute": {"device": "cpu"}, "guard": ()},
     ]

@@ -201,11 +201,11 @@ def test_labels_may_be_of_every_whole_number_type(kind, data, split):
 @pytest.mark.parametrize("limits", [None, {}])
 def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(limits, data, split):
     model, numbers = nn.Linear(5, 1), data[1].float()
-    for labels in (numbers, data[1][:, None], torch.zeros(60, 3)):
+    for labels in (numbers, data[1][:, None], torch.zeros(60, 2)):
         train = Split((data[0], labels), split.forget, split.adjacent, split.remote)
-        with pytest.raises(UsageError, match="one integer per sample"):
+        with pytest.raises(UsageError, match=r"one integer per sample|no task fits"):
             unlearn(nn.Linear(5, 3), train, method="ft", epochs=1, guard=limits, compute=Compute("cpu"))
-        with pytest.raises(UsageError, match="one integer per sample"):
+        with pytest.raises(UsageError, match=r"one integer per sample|no task fits"):
             evaluate(nn.Linear(5, 3), train, device="cpu")
 
     def squared(model, data):

@@ -16,10 +16,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tests.helpers.calling import unlearn_with
-from unweave import Compute, Split, evaluate, unlearn
+from unweave import Compute, Split, Watch, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.errors import Stopped
-from unweave.evaluation import Watch
 from unweave.maths import squared_wasserstein
 from unweave.methods.two_stage import Stage2, TwoStage
 from unweave.runtime import processes, sharding

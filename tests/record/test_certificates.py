@@ -5,7 +5,7 @@ import math
 import pytest
 from torch import nn
 
-from unweave import BeforeStage2, Shortfall, Unweave, UsageError, evaluate, unlearn
+from unweave import BeforeStage2, Compute, Shortfall, Unweave, UsageError, evaluate, unlearn
 from unweave.evaluation import make_certificate
 from unweave.record import certificate_of
 
@@ -54,7 +54,7 @@ class Mine(Unweave):
 
 
 def test_a_method_of_ones_own_keeps_its_promise(model, split, tmp_path):
-    common = {"out": tmp_path / "run", "device": "cpu", "limits": None}
+    common = {"out": tmp_path / "run", "compute": Compute("cpu"), "guard": None}
     result = unlearn(model, split, Mine(epochs=1, least_steps=3, target=1.2), **common)
     again = evaluate(result.model, split, certificate=Shortfall(1.2), device="cpu")
     assert "target" not in result.scores.metric("forget_bound", "train", "forget").note

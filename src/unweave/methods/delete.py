@@ -40,7 +40,7 @@ class Delete(DescentSettings, Method):
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
         >>> method = uw.Delete(learning_rate=0.1, epochs=3)
-        >>> gaps = uw.unlearn(torch.nn.Linear(6, 2), split, method, limits=None).history.column("divergence")
+        >>> gaps = uw.unlearn(torch.nn.Linear(6, 2), split, method, guard=None).history.column("divergence")
         >>> gaps[0] > gaps[1] > gaps[2]
         True
     """

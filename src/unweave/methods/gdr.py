@@ -48,7 +48,7 @@ class GDR(DescentSettings, Method):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.GDR(epochs=3), limits=None)
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.GDR(epochs=3), guard=None)
         >>> all(0 <= weight <= 1 for weight in result.history.column("weight"))
         True
     """

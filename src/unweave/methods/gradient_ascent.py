@@ -32,7 +32,7 @@ class GradientAscent(DescentSettings, Method):
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
         >>> method = uw.GradientAscent(learning_rate=0.1, epochs=3)
-        >>> losses = uw.unlearn(torch.nn.Linear(6, 2), split, method, limits=None).history.column("loss")
+        >>> losses = uw.unlearn(torch.nn.Linear(6, 2), split, method, guard=None).history.column("loss")
         >>> losses[0] < losses[1] < losses[2]
         True
     """

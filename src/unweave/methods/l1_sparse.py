@@ -42,7 +42,7 @@ class L1Sparse(DescentSettings, Method):
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
         >>> method = uw.L1Sparse(sparsity=0.5, epochs=3)
-        >>> norms = uw.unlearn(torch.nn.Linear(6, 2), split, method, limits=None).history.column("l1_norm")
+        >>> norms = uw.unlearn(torch.nn.Linear(6, 2), split, method, guard=None).history.column("l1_norm")
         >>> norms[0] > norms[1] > norms[2]
         True
     """

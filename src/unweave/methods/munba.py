@@ -49,7 +49,7 @@ class MUNBa(DescentSettings, Method):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.MUNBa(epochs=3), limits=None)
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.MUNBa(epochs=3), guard=None)
         >>> all(0 < share < 1 for share in result.history.column("forget_share"))
         True
     """

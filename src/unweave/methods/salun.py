@@ -53,7 +53,7 @@ class SalUn(DescentSettings, Method):
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
         >>> model = torch.nn.Linear(6, 2)
-        >>> result = uw.unlearn(model, split, uw.SalUn(saliency=0.25, epochs=3), limits=None)
+        >>> result = uw.unlearn(model, split, uw.SalUn(saliency=0.25, epochs=3), guard=None)
         >>> int((result.model.weight != model.weight).sum()) <= 3  # a quarter of 14 weights and biases
         True
     """

@@ -43,7 +43,7 @@ class Scrub(DescentSettings, Method):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Scrub(epochs=3, forget_epochs=2), limits=None)
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Scrub(epochs=3, forget_epochs=2), guard=None)
         >>> len(result.history.column("forget_divergence")), len(result.history.column("retained_divergence"))
         (2, 3)
     """

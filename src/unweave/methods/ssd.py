@@ -45,7 +45,7 @@ class SSD(Method):
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
         >>> model = torch.nn.Linear(6, 2)
-        >>> result = uw.unlearn(model, split, uw.SSD(selection=0.5, dampening=0.5), limits=None)
+        >>> result = uw.unlearn(model, split, uw.SSD(selection=0.5, dampening=0.5), guard=None)
         >>> bool((result.model.weight.abs() <= model.weight.abs()).all())
         True
     """

@@ -66,7 +66,7 @@ class TwoStage(Method):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.TwoStage(alpha=0.25), limits=None)
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.TwoStage(alpha=0.25), guard=None)
         >>> sorted({row["phase"] for row in result.history})
         ['stage 1', 'stage 2']
         >>> uw.TwoStage.configure(profile="paper").momentum
@@ -142,7 +142,7 @@ class PGD(TwoStage):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> uw.unlearn(torch.nn.Linear(6, 2), split, uw.PGD(), limits=None).settings.alpha
+        >>> uw.unlearn(torch.nn.Linear(6, 2), split, uw.PGD(), guard=None).settings.alpha
         0.0
     """
 

@@ -132,7 +132,7 @@ class Unweave(Method):
         >>> import unweave as uw
         >>> data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
         >>> split = uw.Split(data, forget=[0], adjacent=[1, 2])
-        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Unweave(reach=0.1, stride=0.05), limits=None)
+        >>> result = uw.unlearn(torch.nn.Linear(6, 2), split, uw.Unweave(reach=0.1, stride=0.05), guard=None)
         >>> result.history.rows[-1]["forget_bound"] < 0.01  # at most this share of the forget set is recognised
         True
     """

@@ -245,7 +245,7 @@ def test_watching_costs_nothing(model, split, monkeypatch):
         looks.append(None)
         return {"forget_accuracy": 0.0}
 
-    monkeypatch.setattr("unweave.evaluation.watch.Watcher.look", slow)
+    monkeypatch.setattr("unweave.engine.watch.Watch._look", slow)
     model.train()
     result = unlearn(model, split, method="ga", epochs=40, compute=Compute("cpu"), callbacks=[Watch(every=1)])
     assert len(looks) == len(result.history) == 40

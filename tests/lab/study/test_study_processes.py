@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from tests.helpers.studies import table
-from unweave.engine import Computing
+from unweave.engine import Compute
 from unweave.lab.study import started, still_running
 
 # One thread a process: two processes share two cores here, and every run must give the same bits.
@@ -153,7 +153,7 @@ def test_workers_share_the_threads_that_the_command_was_given(tmp_path, threads,
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with started(say_threads, tmp_path, workers=2, computing=Computing(device="cpu")) as processes:
+        with started(say_threads, tmp_path, workers=2, computing=Compute(device="cpu")) as processes:
             while still_running(processes):
                 pass
     finally:
