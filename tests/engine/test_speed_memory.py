@@ -99,7 +99,7 @@ class Greedy(nn.Module):
 
 
 @pytest.mark.parametrize("limits", [{"forwards": 4}, {"backwards": 4}, {"forwards": 9, "backwards": 2}])
-@pytest.mark.filterwarnings("ignore:The device's memory")
+@pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(limits):
     free, tight = Greedy(), Greedy(**limits)
     settings = {**settings_of("two-stage"), "guard": None}
@@ -124,7 +124,7 @@ def test_halving_is_said_once_for_each_size():
     assert bench.forward.micro_batches.size == 4
 
 
-@pytest.mark.filterwarnings("ignore:The device's memory")
+@pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_a_sample_that_does_not_fit_ends_the_run():
     with pytest.raises(RunError, match="single sample"):
         unlearn(Greedy(backwards=0), images(), guard=None, compute=Compute("cpu", micro_batch=2))

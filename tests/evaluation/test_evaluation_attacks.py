@@ -326,7 +326,7 @@ def test_no_test_data(split, model):
 def test_too_few_samples_for_an_attack(data, split, model):
     test = Split(data, forget=[0, 1], adjacent=range(8, 20), remote=range(20, 60))
     few = evaluate(model, Split(data, forget=[0, 1], adjacent=range(8, 20), remote=range(20, 60)), test, device="cpu")
-    assert "needs 10 forget samples; the training data has 2" in reason(few, "mia_population_auc")
+    assert "needs 10 forget samples, but the training data has 2" in reason(few, "mia_population_auc")
     assert few.metric("mia_population_auc", "train", "adjacent").value is not None
     wide = Split(data, forget=range(12), adjacent=range(12, 20), remote=range(20, 60))
     replaced = evaluate(model, wide, test, device="cpu").metric("mia_population_auc", "train", "forget")
