@@ -229,7 +229,7 @@ def test_odd_arguments_are_said_in_a_sentence(data, split, model):
         "a function of one sample": lambda: Split.where(data, forget=lambda x, y: y == 0, adjacent=lambda x: True),
         "seed is -1": lambda: split.with_noise(remote_to_adjacent=0.1, seed=-1),
         "Leave names out": lambda: split.entanglement(model, groups=["a"] * 60, names=["a"], device="cpu"),
-        "resamples is -1": lambda: evaluate(model, split, resamples=-1, device="cpu"),
+        "not -1 and None": lambda: evaluate(model, split, resamples=-1, device="cpu"),
         "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
     }.items():
         with pytest.raises(UsageError, match=words):
