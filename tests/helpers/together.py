@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tests.helpers.calling import unlearn_with
-from unweave import Compute, Split, Watch, evaluate, unlearn
+from unweave import Compute, Split, StopWhen, Watch, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.errors import Stopped
 from unweave.maths import squared_wasserstein
@@ -95,8 +95,9 @@ def outcome(result):
 
 
 def run(method, *, model=network, **settings):
+    compute = computing(settings)
     return outcome(
-        unlearn_with(model(), split(), method, initial=lambda: model(1), guard=None, compute=Compute("cpu"), **settings)
+        unlearn_with(model(), split(), method, initial=lambda: model(1), guard=None, compute=compute, **settings)
     )
 
 
@@ -104,7 +105,7 @@ def in_single(**how):
     """Run in single precision, or with passes in half of it."""
     model, samples = network().float(), split(torch.float32)
     settings = {**SMALL_BATCHES, "stage1_optimizer": "sgd"}  # Adam makes large steps of small differences
-    return outcome(unlearn(model, samples, guard=None, compute=Compute("cpu"), **settings, **how))
+    return outcome(unlearn(model, samples, guard=None, compute=computing(how), **settings, **how))
 
 
 def lora(*, shard):
@@ -186,15 +187,21 @@ def watched():
     return outcome(result) | numbers(checks, "checks")
 
 
+def computing(how):
+    """Take what is about computing out of some arguments."""
+    return Compute("cpu", **{name: how.pop(name) for name in ("shard", "micro_batch", "precision") if name in how})
+
+
 def stopped(folder, *, steps, **how):
     """Leave a run in a folder after so many steps."""
     asked = iter(range(steps))
     with pytest.raises(Stopped):
-        in_folder(folder, stop=lambda: next(asked, None) is None, **how)
+        in_folder(folder, callbacks=[StopWhen(lambda: next(asked, None) is None)], **how)
 
 
 def in_folder(folder, **how):
-    return outcome(unlearn(network(), split(), out=folder, guard=None, compute=Compute("cpu"), **SMALL_BATCHES, **how))
+    compute = computing(how)
+    return outcome(unlearn(network(), split(), out=folder, guard=None, compute=compute, **SMALL_BATCHES, **how))
 
 
 CASES = {
