@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -51,3 +54,18 @@ def problem():
     data = (torch.randn(60, 5, dtype=torch.float64), torch.arange(60) % 3)
     split = Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double(), split
+
+
+@pytest.fixture
+def unweave_command(monkeypatch, capsys):
+    """Run a command line in this process; return its exit code and what it printed."""
+    from unweave.cli import main
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["unweave", *map(str, words)])
+        with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
+            main()
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, " ".join(shown.err.split())
+
+    return call

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unweave.cli.app import app, out_console
 from unweave.cli.options import AsJson
 from unweave.cli.record_options import ProofsFile, RecordFile, Records, file_of, read_any
-from unweave.cli.verifying import verify
+from unweave.cli.verifying import PublicKey, verify
 from unweave.errors import RunError, UsageError
 from unweave.lab.report import drift_rows, write_record_page
 from unweave.record import (
     PROOFS_FILE,
+    check_sample,
     describe,
     describe_drift,
     digest_of_file,
     generate,
-    is_included,
+    load_public,
+    name_of,
     printable,
     prove,
     read_proof,
@@ -35,6 +37,7 @@ record_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(record_app, name="record")
+_HINTS = {"sample": " It must have the content, type and shape that the data set gives it."}
 
 
 @record_app.command()
@@ -97,20 +100,42 @@ def prove_sample(
 
 
 @record_app.command("check-sample")
-def check_sample(
+def check_sample_of(
     file: RecordFile,
     proof: Annotated[Path, typer.Argument(metavar="PROOF", help="Proof that `unweave record prove` wrote.")],
     content: Annotated[
         Path, typer.Argument(metavar="SAMPLE", help="Sample: its file, or its inputs as .npy or .safetensors.")
     ],
+    public_key: PublicKey = None,
+    unsigned: Annotated[
+        bool, typer.Option("--unsigned", help="Accept a record without a signature. Anyone may have written it.")
+    ] = False,
 ) -> None:
-    """Check that your sample was in a request. The exit code is 1 if it was not."""
-    record = read_record(file_of(file))
+    """Check that your sample was in a request. The exit code is 1 if it was not, or if the record cannot be trusted."""
+    if public_key and unsigned:
+        raise UsageError("--public-key needs a signature, and --unsigned does without one. Give only one of them.")
+    key = load_public(public_key) if public_key else None
+    record = read_any(file)
     digest = digest_of_file(content, record["forget"]["content"])
-    if not is_included(record, read_proof(proof), digest):
-        raise RunError(
-            f"{content} with this proof is not among the samples of request {record['request']['id']!r}. It must have "
-            "the content, type and shape that the data set gives it."
-        )
+    for check in check_sample(record, read_proof(proof), digest, key):
+        if check.holds is None and not unsigned:
+            raise RunError(
+                f"{printable(str(file_of(file)))} is not signed, so anyone may have written it. Ask for a signed "
+                "record, or accept this one with --unsigned."
+            )
+        if check.holds is False:
+            raise RunError(
+                f"The sample is not confirmed: {check.name} {printable(check.words)}.{_HINTS.get(check.name, '')}"
+            )
     words = f"{content} was among the {record['forget']['count']} samples of request {record['request']['id']}."
-    out_console.print(printable(words), highlight=False, markup=False, soft_wrap=True)
+    out_console.print(printable(f"{_trust(record, key)}{words}"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _trust(record: dict[str, Any], key: bytes | None) -> str:
+    """Return the words that an answer begins with if nobody is known to vouch for the record."""
+    if record.get("signature") is None:
+        return "Unsigned, so anyone may have written this record: "
+    if key is None:
+        signer = name_of(record["signature"]["public_key"])
+        return f"Signed by the key {signer}, but without --public-key nobody checked whose key that is: "
+    return ""

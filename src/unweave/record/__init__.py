@@ -14,9 +14,10 @@ from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prov
 from unweave.record.recomputed import check_scores
 from unweave.record.record import NAME, make_record
 from unweave.record.request import Request
+from unweave.record.sample_check import check_sample
 from unweave.record.schema import require_record
 from unweave.record.sealing import read_record
-from unweave.record.signing import generate, load_public
+from unweave.record.signing import generate, load_public, name_of
 from unweave.record.verify import (
     Check,
     check_beside,
@@ -50,6 +51,7 @@ __all__ = [
     "check_forget",
     "check_model",
     "check_original",
+    "check_sample",
     "check_scores",
     "check_signature",
     "check_split",
@@ -66,6 +68,7 @@ __all__ = [
     "make_record",
     "merkle",
     "model_after",
+    "name_of",
     "not_kept",
     "now",
     "printable",
