@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from unweave import Split, UsageError
+from unweave import RunWarning, Split, UsageError
 from unweave.data import adjacency_scores
 from unweave.data.neighbours import nearest
 from unweave.evaluation import features
 
+FEW_FOUND = pytest.mark.filterwarnings("ignore:Only .* adjacent samples were found:unweave.RunWarning")
 FINE = [0, 0, 1, 1, 2, 2, 3, 3]
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
 INPUTS = torch.arange(16.0).reshape(8, 2)
@@ -50,6 +51,7 @@ def parts(split):
     return split.forget.tolist(), split.adjacent.tolist(), split.remote.tolist()
 
 
+@FEW_FOUND
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_constructor_works_on_every_kind_of_data(source):
     data = SOURCES[source]()
@@ -69,6 +71,7 @@ def test_every_constructor_works_on_every_kind_of_data(source):
     assert parts(near) == expected
 
 
+@FEW_FOUND
 @pytest.mark.parametrize("source", ["tensors", "plain data set", "mapping", "Hugging Face"])
 def test_neighbours_come_from_the_model(source):
     class Model(nn.Module):
@@ -153,7 +156,8 @@ def test_neighbours_need_no_matrix_of_all_pairs():
 def test_the_rule_of_the_appendix(digits):
     """Top 10% of retained samples by how often they are among the 20 nearest of a forget sample."""
     _, task, model = digits
-    found = Split.by_neighbours(task.train.samples.dataset.data, forget=task.train.forget, model=model, device="cpu")
+    how = {"forget": task.train.forget, "model": model, "device": "cpu"}
+    found = Split.by_neighbours(task.train.samples.dataset.data, rule="fixed", **how)
     inside = features(model, task.train.samples, torch.arange(1347), device="cpu").double().numpy()
     kept = np.setdiff1d(np.arange(1347), task.train.forget)
     counts = np.zeros(1347, dtype=int)
@@ -163,6 +167,37 @@ def test_the_rule_of_the_appendix(digits):
     assert len(found.adjacent) == round(0.1 * len(kept))
     assert counts[found.adjacent].min() >= counts[found.remote].max()
     assert len(inside[0]) == 64
+
+
+def crowd():
+    """300 samples on a line, of which 0 to 59 are forgotten: each is nearest to those next to it."""
+    line = torch.arange(300.0)[:, None]
+    return {"dataset": (line, torch.zeros(300, dtype=torch.long)), "forget": range(60), "features": line}
+
+
+def test_samples_that_nobody_names_are_not_adjacent():
+    found = Split.by_neighbours(**crowd(), k=55, fraction=0.9)
+    assert found.adjacent.tolist() == list(range(60, 115))
+    assert found.named == 55
+    assert str(found).endswith("; 55 were named as neighbours")
+    assert Split.by_neighbours(**crowd(), k=100, fraction=0.25).adjacent.tolist() == list(range(60, 120))  # at most
+    fixed = Split.by_neighbours(**crowd(), k=1, fraction=0.9, rule="fixed")
+    assert (len(fixed.adjacent), fixed.named) == (216, 1)
+    with pytest.raises(UsageError, match=r"There is no rule 'fixd'\. Did you mean 'fixed'"):
+        Split.by_neighbours(**crowd(), rule="fixd")
+
+
+@pytest.mark.parametrize(
+    ("few", "advice", "better"),
+    [
+        ({"k": 20, "fraction": 0.5}, r"Only 20 adjacent .* Raise k \(20\), or name", {"k": 60}),
+        ({"k": 60, "fraction": 0.1}, r"Only 24 adjacent .* Raise fraction \(0.1\), or name", {"fraction": 0.5}),
+    ],
+)
+def test_few_neighbours_are_said_and_the_advice_finds_more(few, advice, better):
+    with pytest.warns(RunWarning, match=advice):
+        Split.by_neighbours(**crowd(), **few)
+    assert len(Split.by_neighbours(**crowd(), **few | better).adjacent) == 60  # and no warning
 
 
 def test_entanglement_names_the_look_alikes(digits):

@@ -8,16 +8,19 @@ Split of 6 samples: 2 forget, 1 adjacent, 3 remote
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, as_groups, positions_of
-from unweave.errors import UsageError
-from unweave.evaluation import Entanglement, Inspection, entanglement, features, inspected
+from unweave.errors import RunWarning, UsageError, unknown
+from unweave.evaluation import FEW_ADJACENT, Entanglement, Inspection, entanglement, features, inspected
+
+RULES = ("named", "fixed")
 
 
 class Split(Partition):
@@ -28,8 +31,11 @@ class Split(Partition):
     where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
     list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
     which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
-    forget: no kept data, and to stay forgotten (`after`).
+    forget: no kept data, and to stay forgotten (`after`). ``named`` is how many retained samples were named as
+    neighbours in `by_neighbours`, whether or not its limit admitted them; None for other splits.
     """
+
+    named: int | None = None
 
     @classmethod
     def by_neighbours(
@@ -40,16 +46,41 @@ class Split(Partition):
         model: nn.Module | None = None,
         k: int = 20,
         fraction: float = 0.10,
+        rule: Literal["named", "fixed"] = "named",
         features: Tensor | np.ndarray[Any, Any] | None = None,
         collate: Collate | None = None,
         device: str | torch.device | None = None,
     ) -> Self:
-        """Find adjacent data with the model itself, by the rule of the paper's appendix.
+        """Find adjacent data with the model itself.
 
-        Features come from the model's penultimate layer (or are given). Each forget sample names its ``k``
-        nearest retained samples; a retained sample's score is how often it is named; the ``fraction`` of
-        retained samples with the highest scores is adjacent (equal scores: the earlier sample).
+        Each forget sample names its ``k`` nearest retained samples. Those named most often are adjacent (equal counts:
+        the earlier sample). ``split.named`` says how many were named.
+
+        Args:
+            dataset: The training data.
+            forget: The samples to forget.
+            model: The trained model. Distances are those of its penultimate features.
+            k: How many neighbours each forget sample names.
+            fraction: The largest share of the retained samples that may be adjacent.
+            rule: ``"named"``: only samples that are named are adjacent, at most ``fraction``. ``"fixed"``: exactly
+                ``fraction``, as in the paper's appendix; if too few are named, the first unnamed samples fill it up.
+            features: Features of every sample, instead of the model's.
+            collate: Turns a list of samples into a batch.
+            device: Where to compute. None: the best there is.
+
+        Returns:
+            The split. A `RunWarning` says if fewer than 50 samples are adjacent by the rule ``"named"``.
+
+        Raises:
+            UsageError: Neither a model nor its features are given, or an argument does not fit.
+
+        >>> line = torch.arange(200.0)[:, None]
+        >>> split = Split.by_neighbours((line, line[:, 0] > 99), forget=range(60), features=line, k=60, fraction=0.5)
+        >>> print(split)
+        Split of 200 samples: 60 forget, 60 adjacent, 80 remote; 60 were named as neighbours
         """
+        if rule not in RULES:
+            raise unknown("rule", rule, RULES)
         samples = Samples(dataset, collate=collate)
         gone = positions_of("forget", forget, len(samples))
         kept = np.setdiff1d(np.arange(len(samples)), gone)
@@ -59,9 +90,17 @@ class Split(Partition):
             raise UsageError(f"fraction is {fraction}, but must be between 0 and 1.")
         found = _features(model, samples, features, device)
         scores = adjacency_scores(found[gone], found[kept], k).numpy()
-        count = max(1, round(fraction * len(kept)))
-        top = np.argsort(-scores, kind="stable")[:count]
-        return cls(samples, gone, kept[top])
+        named, limit = int((scores > 0).sum()), max(1, round(fraction * len(kept)))
+        count = limit if rule == "fixed" else min(limit, named)
+        split = cls(samples, gone, kept[np.argsort(-scores, kind="stable")[:count]])
+        split.named = named
+        if rule == "named":
+            _warn_if_few(count, f"fraction ({fraction:g})" if named > limit else f"k ({k})")
+        return split
+
+    def __repr__(self) -> str:
+        named = "" if self.named is None else f"; {self.named} were named as neighbours"
+        return super().__repr__() + named
 
     def entanglement(
         self,
@@ -119,6 +158,16 @@ class Split(Partition):
     ) -> Entanglement:
         labels = as_groups(self.samples.labels())
         return entanglement(found, self.forget, labels, k=k, groups=labels if groups is None else groups, names=names)
+
+
+def _warn_if_few(count: int, knob: str) -> None:
+    if count < FEW_ADJACENT:
+        warnings.warn(
+            f"Only {count} adjacent samples were found, which is little to repair neighbours with. Raise {knob}, or "
+            "name adjacent data yourself (Split.where).",
+            RunWarning,
+            stacklevel=3,
+        )
 
 
 def _features(

@@ -22,7 +22,7 @@ from unweave.evaluation.entanglement import Entanglement, entanglement
 from unweave.evaluation.evaluate import QUESTIONS, evaluate
 from unweave.evaluation.features import features
 from unweave.evaluation.goals import Goal
-from unweave.evaluation.inspection import Inspection, inspected
+from unweave.evaluation.inspection import FEW_ADJACENT, Inspection, inspected
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
@@ -32,6 +32,7 @@ from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
 
 __all__ = [
     "FEWEST",
+    "FEW_ADJACENT",
     "QUESTIONS",
     "BeforeStage2",
     "Certificate",

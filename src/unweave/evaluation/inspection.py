@@ -14,7 +14,7 @@ from unweave.data import RETAINED, Partition, as_groups, nearest
 from unweave.evaluation.entanglement import Entanglement
 
 MOSTLY = 0.5  # from this share on, "erase" demands more than retraining achieves
-FEW = 50  # with fewer adjacent samples, neighbours are hard to repair
+FEW_ADJACENT = 50  # with fewer adjacent samples, neighbours are hard to repair
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,6 @@ def _advice(split: Partition, still: float) -> tuple[str, ...]:
             'Retraining would not erase it. For a model as if never trained, use the goal "retrain". If you erase it, '
             "expect the neighbours to lose accuracy."
         )
-    if len(split.adjacent) < FEW:
+    if len(split.adjacent) < FEW_ADJACENT:
         found.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
     return tuple(found)

@@ -171,7 +171,7 @@ def test_adjacency_regroups_the_kept_samples_only():
     assert len(set(near.remote) - set(clean.remote)) == 2 == round(len(clean.adjacent) / 5)
     assert regrouped("remote-to-adjacent:0.2") == far != regrouped("remote-to-adjacent:0.2", seed=1)
     found = regrouped("neighbours")
-    assert len(found.adjacent) == 5 == round(0.1 * 52)
+    assert len(found.adjacent) == 5 == round(0.1 * 52)  # the paper's fixed tenth
     for split in (far, near, found):
         assert split.forget.tolist() == task.train.forget.tolist()
         assert split.samples is task.train.samples

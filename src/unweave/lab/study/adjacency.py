@@ -55,7 +55,7 @@ def regroup(
         return split
     if kind == NEIGHBOURS:
         found = features(original(), split.samples, torch.arange(len(split.samples)), device=device)
-        near = Split.by_neighbours(split.samples.dataset, forget=split.forget, features=found)
+        near = Split.by_neighbours(split.samples.dataset, forget=split.forget, features=found, rule="fixed")
         return Split(split.samples, near.forget, near.adjacent, near.remote)
     name, _, share = kind.partition(":")
     return split.with_noise(**{name.replace("-", "_"): float(share)}, seed=derive_seed(seed, "adjacency"))
