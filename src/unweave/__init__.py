@@ -17,6 +17,7 @@ from unweave.errors import RunError, RunWarning, Stopped, UsageError
 if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
     from unweave import losses, projection, record
     from unweave.api import Result, Split, Verdict, unlearn
+    from unweave.data import PaddingCollator, answers, packed
     from unweave.engine import (
         Best,
         Callback,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
     )
     from unweave.record import Request
     from unweave.runs import load_weights
-    from unweave.tasks import Binary, Classification, MultiLabel, OwnLoss, Regression, Task
+    from unweave.tasks import Binary, Classification, Language, MultiLabel, OwnLoss, Regression, Task
 
 __all__ = [
     "GDR",
@@ -71,6 +72,7 @@ __all__ = [
     "History",
     "Inspection",
     "L1Sparse",
+    "Language",
     "Limits",
     "MUNBa",
     "Metric",
@@ -78,6 +80,7 @@ __all__ = [
     "Note",
     "Original",
     "OwnLoss",
+    "PaddingCollator",
     "Progress",
     "Regression",
     "RelearnSettings",
@@ -102,9 +105,11 @@ __all__ = [
     "Verdict",
     "Watch",
     "__version__",
+    "answers",
     "evaluate",
     "load_weights",
     "losses",
+    "packed",
     "projection",
     "record",
     "unlearn",
@@ -117,6 +122,7 @@ _ROOMS = {  # the names that are imported on first use
         "Verdict",
         "unlearn",
     ),
+    "data": ("PaddingCollator", "answers", "packed"),
     "engine": (
         "Best",
         "Callback",
@@ -162,6 +168,7 @@ _ROOMS = {  # the names that are imported on first use
     "tasks": (
         "Binary",
         "Classification",
+        "Language",
         "MultiLabel",
         "OwnLoss",
         "Regression",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -11,12 +12,14 @@ from torch import nn
 
 import unweave as uw
 from tests.helpers.tensors import same, weights
+from tests.helpers.texts import llama
 from unweave.methods import METHODS
 from unweave.runs import load_weights
 
 CPU = uw.Compute("cpu")
 PARTS = {"forget": range(12), "adjacent": range(12, 36), "remote": range(36, 96)}
 QUIET = uw.Progress(show=False)
+UNCLASSED = (uw.Regression, uw.Language)
 NEED_CLASSES = ("scrub", "salun", "delete", "munba")
 
 
@@ -71,12 +74,26 @@ def amounts():
     return inputs()[:, :1] * 3 + 1
 
 
+def words():
+    """Texts of seven tokens: four of a prompt and three that follow from it."""
+    prompt = torch.randint(1, 20, (96, 4), generator=torch.Generator().manual_seed(2))
+    answer = (prompt[:, :3] + prompt[:, 1:]) % 20
+    return torch.cat([prompt, answer], dim=1)
+
+
+def as_texts(tokens):
+    labels = tokens.clone()
+    labels[:, :4] = -100
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+
+
 KINDS = {  # task: labels, outputs, model, data
     "classification-images": (uw.Classification, classes, 3, images, as_images),
     "classification-mapping": (uw.Classification, classes, 3, Mapped, as_mapping),
     "binary": (uw.Binary, yes_or_no, 1, normalised, as_pair),
     "multi-label": (uw.MultiLabel, several, 3, Mapped, as_mapping),
     "regression": (uw.Regression, amounts, 1, normalised, as_pair),
+    "language": (uw.Language, words, 20, partial(llama, hidden=16, layers=1), as_texts),
 }
 
 
@@ -114,8 +131,8 @@ def test_every_method_works_on_every_task_or_says_why_not(kind, name):
     def run():
         return uw.unlearn(model, split, name, compute=CPU, guard=None, callbacks=[QUIET], **settings_of(name, model))
 
-    if task is uw.Regression and name in NEED_CLASSES:
-        with pytest.raises(uw.UsageError, match="regression has no classes"):
+    if task in UNCLASSED and name in NEED_CLASSES:
+        with pytest.raises(uw.UsageError, match=f"{task.name} has no classes"):
             run()
         return
     first, second = run(), run()
@@ -148,7 +165,7 @@ def test_scores_guard_folder_resume_and_record(kind, tmp_path):
     uw.record.write(result, {"id": "17"})
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     bound = record["certificate"]["bound"]
-    assert (bound is None) if task is uw.Regression else bound >= scores["forget"]["accuracy"]
+    assert (bound is None) if task in UNCLASSED else bound >= scores["forget"]["accuracy"]
 
 
 def model_like(model):
@@ -171,9 +188,9 @@ def test_attacks_are_made_or_absent_with_the_reason(kind):
         scores.metric("prediction_total_variation", "train", "forget"),
     ]
     for metric in needing:
-        if task is uw.Regression:
+        if task in UNCLASSED:
             assert metric.value is None
-            assert "regression has no class probabilities" in metric.note
+            assert f"{task.name} has no class probabilities" in metric.note
         else:
             assert metric.value is not None
 

@@ -136,6 +136,11 @@ class _Run:
 
     def __init__(self, given: _Given, bench: Workbench, model: nn.Module, test: Partition | None, profile: str) -> None:
         self.given, self.bench, self.model, self.test = given, bench, model, test
+        if given.chosen.needs_tokens and not bench.task.has_tokens:
+            raise UsageError(
+                f"{given.chosen.name} works on the tokens of answers, and the task {bench.task.name} has none. Take a "
+                "method that needs losses only, such as two-stage or unweave."
+            )
         if not given.chosen.takes_loss and not bench.task.has_choices:
             raise UsageError(
                 f"{given.chosen.name} works on classes, and the task {bench.task.name} has no classes. Take a method "
@@ -289,6 +294,7 @@ class _Scoring:
     def try_on(self) -> None:
         """Raise a `UsageError` where the model cannot take the data."""
         for some in filter(None, (self.split, self.test)):
+            self.task.require_samples(self.original, some.samples, some.rows(*SUBSETS))
             predict(self.bench.like(self.original), some.samples, some.rows(*SUBSETS)[:FEW], **self.how)
 
     def scores(self, **certificate: Any) -> Scores:

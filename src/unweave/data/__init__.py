@@ -24,6 +24,7 @@ from unweave.data.neighbours import adjacency_scores, nearest
 from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
 from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
+from unweave.data.texts import PaddingCollator, answers, packed, require_texts, require_tokenizer
 from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
@@ -38,9 +39,11 @@ __all__ = [
     "Indices",
     "KeepData",
     "Order",
+    "PaddingCollator",
     "Partition",
     "Samples",
     "adjacency_scores",
+    "answers",
     "as_groups",
     "as_keep_data",
     "by_length",
@@ -51,10 +54,13 @@ __all__ = [
     "map_tensors",
     "may_cut",
     "nearest",
+    "packed",
     "plain_labels",
     "positions_of",
     "require_classes",
     "require_known_labels",
+    "require_texts",
+    "require_tokenizer",
     "shapes",
     "tensors_of",
     "to_device",

@@ -115,12 +115,13 @@ class Forward:
         rows: Tensor,
         *,
         batch_size: int | None = None,
+        labels: Callable[[Data], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run a function in evaluation mode, without gradients, on the samples at these positions.
 
         Returns the results and the labels of the samples, on the device, in the order of ``rows``. The model is
         unchanged afterwards. Several processes share the samples, and each gets all results. The last linear layer
-        runs in float32.
+        runs in float32. ``labels`` reads the labels of a batch (`Task.label_rows`).
         """
         part = processes.part_of(len(rows))
         mine = part.rows(rows) if part else rows
@@ -136,12 +137,12 @@ class Forward:
                 return function(model, data)
 
         with self._looking(model):
-            found, labels = [], []  # on the device, so that the loop never waits
+            found, read = [], []  # on the device, so that the loop never waits
             for batch in _in_order(samples, mine[order.to(mine.device)], self.device, size, lengths, cut=cut):
                 found.append(self.micro_batches.values(run, batch.data))
-                labels.append(plain_labels(labels_of(batch.data)))
+                read.append(labels(batch.data) if labels else plain_labels(labels_of(batch.data)))
         back = order.argsort().to(self.device)
-        results, known = (exchange.gathered(torch.cat(some)[back], part) for some in (found, labels))
+        results, known = (exchange.gathered(torch.cat(some)[back], part) for some in (found, read))
         return results, known
 
     @contextmanager

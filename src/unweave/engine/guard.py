@@ -85,6 +85,8 @@ class Guard:
             for subset in (*(["forget"] if forget else []), *RETAINED)
             if len(bench.split[subset]) >= (1 if subset == "forget" else FEWEST)
         }
+        for rows in self.rows.values():
+            bench.task.require_samples(bench.model, bench.split.samples, rows)
         self.start = self._look(tuple(self.rows))
         self.good: Good | None = None
         self.checks: list[dict[str, Any]] = []
@@ -171,7 +173,7 @@ class Guard:
         for subset in subsets:
             task, rows = bench.task, self.rows[subset]
             outputs, labels = bench.forward.rows(
-                task.tried_outputs, bench.model, bench.split.samples, rows, batch_size=BATCH
+                task.tried_outputs, bench.model, bench.split.samples, rows, batch_size=BATCH, labels=task.label_rows
             )
             task.require_labels(labels, rows, outputs)
             labels = task.labels(labels)

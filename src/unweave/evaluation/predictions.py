@@ -234,7 +234,10 @@ def predict(
     found = find_task(task, model, samples, rows, where)
     forward = Forward(device=where, precision=resolve_precision(precision, where))
     outputs, labels = (
-        some.cpu() for some in forward.rows(found.tried_outputs, model, samples, rows, batch_size=batch_size)
+        some.cpu()
+        for some in forward.rows(
+            found.tried_outputs, model, samples, rows, batch_size=batch_size, labels=found.label_rows
+        )
     )
     found.require_labels(labels, rows, outputs)
     bad = ~outputs.flatten(1).isfinite().all(dim=1)

@@ -10,6 +10,7 @@
 from unweave.tasks.binary import Binary
 from unweave.tasks.classification import CLASSIFICATION, Classification, Loss, cross_entropy, log_odds, logits
 from unweave.tasks.finding import describe_task, find_task, scoring_task
+from unweave.tasks.language import Language
 from unweave.tasks.multi_label import MultiLabel
 from unweave.tasks.own_loss import OwnLoss
 from unweave.tasks.raw import explained, raw_outputs
@@ -20,6 +21,7 @@ __all__ = [
     "CLASSIFICATION",
     "Binary",
     "Classification",
+    "Language",
     "Loss",
     "MultiLabel",
     "OwnLoss",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Samples, labels_of
+from unweave.data import Data, Samples, labels_of
 from unweave.errors import UsageError, require_type, unknown
 from unweave.runtime import reading
 from unweave.tasks.binary import Binary
 from unweave.tasks.classification import Classification
+from unweave.tasks.language import Language
 from unweave.tasks.multi_label import MultiLabel
 from unweave.tasks.own_loss import OwnLoss
 from unweave.tasks.raw import explained
@@ -19,7 +21,13 @@ from unweave.tasks.regression import Regression
 from unweave.tasks.task import Task
 
 FEW = 32  # samples whose labels tell what they mean
-NAMES = ("binary", "classification", "multi-label", "regression")
+NAMED: dict[str, type[Task]] = {
+    "binary": Binary,
+    "classification": Classification,
+    "language": Language,
+    "multi-label": MultiLabel,
+}
+NAMES = (*NAMED, "regression")
 
 
 def find_task(given: Task | str | None, model: nn.Module, samples: Samples, rows: Tensor, device: torch.device) -> Task:
@@ -30,15 +38,18 @@ def find_task(given: Task | str | None, model: nn.Module, samples: Samples, rows
     Binary()
     """
     if isinstance(given, Task):
+        given.require_samples(model, samples, rows)
         return given
     if given is not None:
         require_type("task", given, str, "a task, or the name of one")
         if given not in NAMES:
             raise unknown("task", given, NAMES)
         if given != "regression":
-            return {"binary": Binary, "classification": Classification, "multi-label": MultiLabel}[given]()
+            return find_task(NAMED[given](), model, samples, rows, device)
     with reading(model, device):  # samples too: a transform may draw random numbers
         one = samples.batch(rows[:1].cpu(), device)
+        if given is None and _is_text(one.data):
+            return find_task(Language(), model, samples, rows, device)
         labels = labels_of(one.data).cpu()
         raw = explained(model, one.data)
         if given is None and _is_classifier(raw, labels):
@@ -59,6 +70,16 @@ def scoring_task(task: Task, model: nn.Module, samples: Samples, rows: Tensor, d
         return find_task(None, model, samples, rows, device)
     except UsageError:
         return task
+
+
+def _is_text(data: Data) -> bool:
+    """Tell whether a sample is a text whose labels are tokens: a whole number for each of its tokens."""
+    if not isinstance(data, Mapping) or not isinstance(ids := data.get("input_ids"), Tensor):
+        return False
+    labels = labels_of(data)
+    return (
+        labels.ndim == 2 and labels.shape == ids.shape and not labels.is_floating_point() and labels.dtype != torch.bool
+    )
 
 
 def _is_classifier(raw: Tensor, labels: Tensor) -> bool:
@@ -114,5 +135,7 @@ def describe_task(task: Task) -> dict[str, Any]:
         return {}
     if isinstance(task, Regression):
         return {"task": task.name, "tolerance": task.tolerance}
+    if isinstance(task, Language):
+        return {"task": task.name, "threshold": task.threshold, "by": task.by}
     loss = getattr(task, "spoken", None)
     return {"loss": loss} if loss else {"task": task.name}

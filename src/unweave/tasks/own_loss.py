@@ -38,6 +38,7 @@ class OwnLoss(Task):
     name = "own loss"
     has_choices = False
     independent = False  # such a loss may compare the samples of a batch
+    bounded = False
 
     def __init__(self, loss: Callable[[nn.Module, Data], Tensor], *, recognised: Recognised | None = None) -> None:
         _require_loss(loss)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -34,15 +34,15 @@ def raw_outputs(model: nn.Module, data: Data) -> Tensor:
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
-def explained(model: nn.Module, data: Data) -> Tensor:
-    """Return what `raw_outputs` returns; name the inputs where the model cannot take them.
+def explained(model: nn.Module, data: Data, *, run: Callable[[nn.Module, Data], Tensor] = raw_outputs) -> Tensor:
+    """Return what `raw_outputs`, or another function, returns; name the inputs where the model cannot take them.
 
     >>> explained(nn.Flatten(5), (torch.zeros(1, 5), torch.tensor([0])))
     Traceback (most recent call last):
     unweave.errors.UsageError: The model cannot take a sample of float32 (5): Dimension out of range (expected to be...
     """
     try:
-        return raw_outputs(model, data)
+        return run(model, data)
     except (torch.OutOfMemoryError, UsageError):
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from unweave.data import Data, labels_of
+from unweave.data import Data, Samples, labels_of, plain_labels
 from unweave.tasks.raw import explained, raw_outputs
 
 
@@ -26,13 +26,17 @@ class Task(ABC):
         name: What ``task=`` and the configuration on record call it.
         correct: What a recognised sample is called for people.
         has_choices: Whether outputs are logits over classes, so that probabilities exist.
+        has_tokens: Whether a sample is a text, so that methods may ask for its tokens' log-probabilities.
         independent: Whether the loss of a sample is the same in whatever batch it is.
+        bounded: Whether `limit` bounds the losses of recognised samples.
     """
 
     name: ClassVar[str]
     correct: ClassVar[str] = "accuracy"
     has_choices: ClassVar[bool] = True
+    has_tokens: ClassVar[bool] = False
     independent: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
 
     def outputs(self, model: nn.Module, data: Data) -> Tensor:
         """Run the model on a batch; return its outputs in the form of this task, one row per sample."""
@@ -68,11 +72,18 @@ class Task(ABC):
 
     @abstractmethod
     def limit(self, outputs: Tensor) -> float:
-        """Return the number that loss and log-odds of a recognised sample never exceed."""
+        """Return the number that loss and log-odds of a recognised sample never exceed; 0 if it is not known."""
 
     @abstractmethod
     def require_labels(self, labels: Tensor, rows: Tensor, outputs: Tensor) -> None:
         """Raise a `UsageError` for labels that the model has no output for. ``outputs`` are those of any sample."""
+
+    def label_rows(self, data: Data) -> Tensor:
+        """Return the labels of a batch with as many columns in every batch."""
+        return plain_labels(labels_of(data))
+
+    def require_samples(self, model: nn.Module, samples: Samples, rows: Tensor) -> None:  # noqa: B027
+        """Raise a `UsageError`, before the model runs, for samples that it cannot take."""
 
     def batch_losses(self, model: nn.Module, data: Data) -> Tensor:
         """Return the loss of every sample of a batch, with gradient where gradients are on."""
