@@ -1,0 +1,147 @@
+"""The suite's commands on a tiny task; the judgement half opens twice at most, and only with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import bench.strangers.looks as looks
+import numpy as np
+import pytest
+import torch
+from bench.strangers import marks, tasks
+from bench.strangers.__main__ import main
+from bench.strangers.data import Data, Part
+from bench.strangers.summary import table, totals
+from bench.strangers.training import Recipe
+
+from unweave.errors import UsageError
+
+NAME = "blobs-mlp-cluster"
+JUDGED = "cancer-mlp-20"
+
+
+def clusters(_=None):
+    """Return six clusters with three labels, far apart."""
+    draw = np.random.default_rng(0)
+    centres = 6 * draw.normal(size=(6, 4))
+    parts = []
+    for count in (40, 20):
+        fine = np.repeat(np.arange(6), count)
+        points = (centres[fine] + draw.normal(size=(len(fine), 4))).astype(np.float32)
+        parts.append(Part.of(torch.from_numpy(points), fine % 3, fine.astype(str)))
+    return Data(*parts)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    threads = torch.get_num_threads()
+    recipe = Recipe(optimizer="adam", learning_rate=1e-2, epochs=6, batch_size=16)
+    for name, mark in ((NAME, marks.named("4")), (JUDGED, marks.some(20))):
+        small = dataclasses.replace(tasks.TASKS[name], read=clusters, recipe=recipe, mark=mark)
+        monkeypatch.setitem(tasks.TASKS, name, small)
+    monkeypatch.setattr(looks, "FILE", tmp_path / "looks.json")
+    monkeypatch.setattr(looks.require_look, "__kwdefaults__", {"file": tmp_path / "looks.json"})
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+def test_a_task_is_trained_tried_and_shown(tiny, capsys):
+    cache = ["--cache", str(tiny)]
+    assert main(["train", NAME, "--seeds", "1", *cache]) == 0
+    assert "train 40/40/160  test 20/20/80" in capsys.readouterr().out
+    assert main(["try", NAME, "--seeds", "1", "--method", "ft", "--set", "learning_rate=0.01", *cache]) == 0
+    assert main(["try", NAME, "--seeds", "1", "--method", "ga", "--set", "epochs=-1", *cache]) == 0
+    row, failed = (json.loads(line) for line in (tiny / "tries.jsonl").read_text().splitlines())
+    assert row["before"]["train forget"] == 1
+    assert row["retrained"]["train forget"] < 0.5
+    assert row["training"] == 240 * 6
+    assert row["share"] == round(row["gradients"] / row["training"], 4)
+    assert failed["error"] == "UsageError"
+    assert "epochs is -1" in failed["message"]
+    capsys.readouterr()
+    assert main(["table", *cache]) == 0
+    shown = capsys.readouterr().out
+    assert "== ft learning_rate=0.01" in shown
+    assert f"{NAME:<26} 0  UsageError" in shown
+
+
+def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):
+    (first, second), changed = (case(tiny) for _ in range(2)), case(tiny, epochs=1)
+    assert first.original.gradients == 1440
+    written = (tiny / "models" / NAME / "seed-0" / "original.safetensors").stat().st_mtime_ns
+    for name, value in second.original.model.state_dict().items():
+        assert torch.equal(value, first.original.model.state_dict()[name])
+    assert (tiny / "models" / NAME / "seed-0" / "original.safetensors").stat().st_mtime_ns == written
+    assert changed.original.gradients == 240
+
+
+def case(cache, **recipe):
+    from bench.strangers.originals import Case
+
+    task = tasks.find_task(NAME)
+    task = dataclasses.replace(task, recipe=dataclasses.replace(task.recipe, **recipe))
+    return Case(task, 0, data=None, cache=cache)
+
+
+@pytest.mark.parametrize("command", ["train", "try"])
+def test_the_judgement_half_stays_shut(tiny, capsys, command):
+    assert main([command, NAME, JUDGED, "--seeds", "1", "--cache", str(tiny)]) == 2
+    assert "cancer-mlp-20 is in the judgement half" in capsys.readouterr().err
+    assert not (tiny / "models").exists()
+    assert not (tiny / "looks.json").exists()
+
+
+def test_there_are_two_looks_and_one_may_take_several_commands(tiny, monkeypatch, capsys):
+    monkeypatch.setenv("UNWEAVE_COMMIT", "a" * 40)
+    cache = ["--seeds", "1", "--cache", str(tiny)]
+    for reason in ("frozen", "frozen", "repaired"):
+        assert main(["train", JUDGED, "--look", reason, *cache]) == 0
+    written = json.loads((tiny / "looks.json").read_text())["looks"]
+    assert [look["reason"] for look in written] == ["frozen", "repaired"]
+    assert {look["commit"] for look in written} == {"a" * 40}
+    assert main(["train", JUDGED, "--look", "again", *cache]) == 2
+    assert "looked at 2 times: frozen; repaired" in capsys.readouterr().err
+
+
+def test_a_look_judges_a_commit(tiny, monkeypatch):
+    monkeypatch.setenv("UNWEAVE_COMMIT", "a" * 40 + "+")
+    with pytest.raises(UsageError, match="Commit them first"):
+        looks.require_look([tasks.find_task(JUDGED)], "frozen", {})
+
+
+def test_random_samples_have_no_counterpart_in_test_data_but_neighbours(tiny):
+    from bench.strangers.originals import Case
+
+    found = Case(tasks.find_task(JUDGED), 0, data=None, cache=tiny)
+    assert len(found.train.forget) == 20
+    assert len(found.test.forget) == 0
+    assert 0 < len(found.test.adjacent) < 120
+
+
+def test_marks_change_what_they_are_about_and_nothing_else():
+    data = clusters()
+    found = marks.wrong(0.1)(data)
+    assert found.train.marked.sum() == 24
+    assert (found.train.labels != data.train.labels).numpy().tolist() == found.train.marked.tolist()
+    assert not found.test.marked.any()
+    assert marks.some(0.05)(data).train.marked.sum() == 12
+    assert (marks.dark(0.25)(data).train.marked.sum(), data.train.marked.sum()) == (60, 0)
+    with pytest.raises(ValueError, match="no class 'x'"):
+        marks.named("x")(data)
+
+
+def test_totals_count_what_misses_a_target():
+    row = {"task": "a-mlp-x", "request": "class", "seed": 0, "method": None, "settings": {}, "error": None}
+    row |= {"warnings": [], "share": 0.4, "training": 2_000_000, "cpu_seconds": 1.0}
+    six = {"train forget": 1.0, "test forget": 1.0, "test adjacent": 0.9, "test remote": 0.8}
+    row |= {"before": six, "after": six | {"train forget": 0.02, "test forget": 0.3, "test adjacent": 0.8}}
+    row["retrained"] = six | {"test forget": 0.2}
+    other = row | {"seed": 1, "after": six | {"train forget": 0.01, "test forget": 0.25}}
+    found = totals([row, other, {**row, "seed": 2, "error": "CollapseError"}])
+    assert found["errors"] == 1
+    assert found["not forgotten"] == ["a-mlp-x/0"]
+    assert found["test forget above a retrained model's + 5"] == ["a-mlp-x/0"]
+    assert found["points of adjacent test accuracy lost"] == "median 5.00, worst 10.00"
+    assert found["largest share where training took a million"] == 0.4
+    assert "a-mlp-x" in table([row, other])
