@@ -1,4 +1,4 @@
-"""Benchmarks of speed and memory. Each module is a command, such as `python -m bench.run`.
+"""Benchmarks of speed and memory. Each module is a command, such as `python -m bench.run`; so is `bench.strangers`.
 
 Against other code: `run` (the released loop), `overhead` (plain torch by hand), `steps` (another source tree). Alone:
 `methods`, `scaling` (drawn by `plot`), `sentences`, `quality`, `processes`. The rest is what they share.

@@ -34,7 +34,7 @@ CIFAR = (
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Training or test data. ``fine`` names the class, cluster or group of each sample; ``marked`` is to be forgotten."""
+    """Training or test data. ``fine`` names the class or group of each sample; ``marked`` is to be forgotten."""
 
     inputs: Tensor
     labels: Tensor
@@ -134,7 +134,7 @@ def blobs() -> Data:
 
 
 def regions() -> Data:
-    """Return a table of customers of eight regions, each with its own shift; the label does not depend on the region."""
+    """Return a table of customers of eight regions, each with a shift of its own; labels do not depend on it."""
     from sklearn.datasets import make_classification
 
     points, label = make_classification(
@@ -185,7 +185,7 @@ def numbered(texts: Sequence[str]) -> Tensor:
     """Return the numbers of the words of each sentence, cut or padded to one length.
 
     >>> numbered(["a b a"])[0, :4].tolist()
-    [3765, 545, 3765, 0]
+    [1063, 1329, 1063, 0]
     """
     rows = torch.zeros(len(texts), LONGEST, dtype=torch.long)
     for row, text in zip(rows, texts, strict=True):

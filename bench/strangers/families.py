@@ -82,8 +82,8 @@ class Attention(nn.Module):
         parts = (layer(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in self._projections)
         seen = functional.scaled_dot_product_attention(*parts, attn_mask=mask)
         tokens = tokens + self.out(seen.transpose(1, 2).flatten(2))
-        tokens = tokens + self.down(functional.gelu(self.up(self.between(tokens))))
-        return tokens
+        more: Tensor = self.down(functional.gelu(self.up(self.between(tokens))))
+        return tokens + more
 
     @property
     def _projections(self) -> tuple[nn.Module, nn.Module, nn.Module]:

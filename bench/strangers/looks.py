@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("looks.json")
 MOST = 2
 
 
-def require_look(tasks: Iterable[Stranger], reason: str | None, what: Mapping[str, Any], *, file: Path = FILE) -> None:
+def require_look(tasks: Iterable[Stranger], reason: str | None, what: Mapping[str, Any]) -> None:
     """Refuse tasks of the judgement half, unless this is a look with a reason; then record it.
 
     A command with the reason, the work and the commit of the newest look belongs to that look: it may take several
@@ -28,20 +28,20 @@ def require_look(tasks: Iterable[Stranger], reason: str | None, what: Mapping[st
         return
     if not reason:
         raise UsageError(
-            f"{judged[0]} is in the judgement half, which may be looked at {MOST} times (docs/protocol.md). Take tasks of "
-            'the development half. If the defaults are frozen: --look "why".'
+            f"{judged[0]} is in the judgement half, which may be looked at {MOST} times (docs/protocol.md). Take tasks "
+            'of the development half. If the defaults are frozen: --look "why".'
         )
-    looks = json.loads(file.read_text(encoding="utf-8"))["looks"] if file.exists() else []
+    looks = json.loads(FILE.read_text(encoding="utf-8"))["looks"] if FILE.exists() else []
     about = provenance(torch.device("cpu"))
     this = {"reason": reason, "commit": about["commit"], **what}
     if looks and this == {name: value for name, value in looks[-1].items() if name != "date"}:
         return
     if len(looks) >= MOST:
         raise UsageError(
-            f"The judgement half was looked at {len(looks)} times: {'; '.join(look['reason'] for look in looks)}. There "
-            "is no further look. Take tasks of the development half."
+            f"The judgement half was looked at {len(looks)} times: {'; '.join(look['reason'] for look in looks)}. "
+            "There is no further look. Take tasks of the development half."
         )
     if about["commit"] is None or about["commit"].endswith("+"):
         raise UsageError("The tree has changes that are not committed. Commit them first: a look judges a commit.")
     looks.append({**this, "date": about["date"]})
-    file.write_text(json.dumps({"looks": looks}, indent=2) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps({"looks": looks}, indent=2) + "\n", encoding="utf-8")

@@ -102,7 +102,7 @@ class Case:
         gone = features(model, Samples((train.inputs, train.labels)), rows, device="cpu")
         near = features(model, Samples((test.inputs, test.labels)), torch.from_numpy(kept), device="cpu")
         scores = adjacency_scores(gone, near, min(NEIGHBOURS, len(kept))).numpy()
-        limit = max(FEWEST, round(SHARE * len(kept)))
+        limit = min(len(kept) // 2, max(FEWEST, round(SHARE * len(kept))))
         top = np.argsort(-scores, kind="stable")[:limit]
         return kept[top[scores[top] > 0]]
 

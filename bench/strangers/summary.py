@@ -11,6 +11,7 @@ Row: TypeAlias = Mapping[str, Any]
 FORGOTTEN = 0.01
 ABOVE_RETRAINED = 0.05
 MILLION = 1_000_000
+KEPT = ("adjacent", "remote")
 HEADER = (
     f"{'task':<26}{'n':>2}  {'train forget':>12}  {'test forget':>18}  {'adjacent test':>15}  {'remote test':>15}"
     f"{'share':>8}{'cpu s':>8}"
@@ -39,11 +40,10 @@ def line_of(rows: Sequence[Row]) -> str:
         return name + ", ".join(sorted({row["error"] for row in rows}))
     retrained = _mean(row["retrained"] and row["retrained"]["test forget"] for row in done)
     target = "" if retrained is None else f" (re {_percent(retrained)})"
-    changes = (
-        f"{_percent(_mean(row['before'][what] for row in done))} → {_percent(_mean(row['after'][what] for row in done))}"
-        for what in ("test adjacent", "test remote")
+    adjacent, remote = (
+        " → ".join(_percent(_mean(row[when][f"test {what}"] for row in done)) for when in ("before", "after"))
+        for what in KEPT
     )
-    adjacent, remote = changes
     failed = f"  {len(rows) - len(done)} × {rows[-1]['error'] or 'failed'}" if len(done) < len(rows) else ""
     return (
         f"{name}{_percent(_mean(row['after']['train forget'] for row in done)):>12}  "
@@ -74,9 +74,6 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
         large = [row["share"] for row in done if row["training"] >= MILLION]
         found["largest share where training took a million"] = max(large, default=None)
     return found
-
-
-KEPT = ("adjacent", "remote")
 
 
 def exceeds_retrained(row: Row) -> bool:

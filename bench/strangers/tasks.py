@@ -166,7 +166,7 @@ _ROWS: Mapping[str, tuple[Callable[[str | None], Data], Mark, Recipe, Base | Non
         Base(data=_other_groups, recipe=_adam(1e-3, 8)),
     ),
     "cancer-mlp-20": (lambda _: cancer(), marks.some(20), _sgd(0.01, 60), None),
-    "fashion-mlp-1percent": (lambda folder: fashion(folder, "class"), marks.some(0.01), _adam(1e-5, 30, 16), None),
+    "fashion-mlp-1percent": (lambda folder: fashion(folder, "class"), marks.some(0.01), _adam(1e-5, 30, 32), None),
     "digits-cnn-20": (lambda _: digits("class"), marks.some(20), _adam(1e-3, 40), None),
     "cifar-resnet-200": (cifar, marks.some(200), _sgd(0.1, 15, cosine=True), None),
     "clinc-encoder-200": (clinc, marks.some(200), _adam(5e-4, 10), None),

@@ -12,11 +12,13 @@ import torch
 from bench.strangers import marks, tasks
 from bench.strangers.__main__ import main
 from bench.strangers.data import Data, Part
+from bench.strangers.originals import Case
 from bench.strangers.summary import table, totals
 from bench.strangers.training import Recipe
 
 from unweave.errors import UsageError
 
+pytestmark = pytest.mark.filterwarnings("ignore:Only .* adjacent samples:unweave.errors.RunWarning")
 NAME = "blobs-mlp-cluster"
 JUDGED = "cancer-mlp-20"
 
@@ -41,7 +43,6 @@ def tiny(monkeypatch, tmp_path):
         small = dataclasses.replace(tasks.TASKS[name], read=clusters, recipe=recipe, mark=mark)
         monkeypatch.setitem(tasks.TASKS, name, small)
     monkeypatch.setattr(looks, "FILE", tmp_path / "looks.json")
-    monkeypatch.setattr(looks.require_look, "__kwdefaults__", {"file": tmp_path / "looks.json"})
     yield tmp_path
     torch.set_num_threads(threads)
 
@@ -77,8 +78,6 @@ def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):
 
 
 def case(cache, **recipe):
-    from bench.strangers.originals import Case
-
     task = tasks.find_task(NAME)
     task = dataclasses.replace(task, recipe=dataclasses.replace(task.recipe, **recipe))
     return Case(task, 0, data=None, cache=cache)
@@ -111,8 +110,6 @@ def test_a_look_judges_a_commit(tiny, monkeypatch):
 
 
 def test_random_samples_have_no_counterpart_in_test_data_but_neighbours(tiny):
-    from bench.strangers.originals import Case
-
     found = Case(tasks.find_task(JUDGED), 0, data=None, cache=tiny)
     assert len(found.train.forget) == 20
     assert len(found.test.forget) == 0
