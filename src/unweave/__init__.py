@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
         Unweave,
     )
     from unweave.record import Request
-    from unweave.runs import load_weights
+    from unweave.runs import SaveWith, load_weights
     from unweave.tasks import Binary, Classification, Language, MultiLabel, OwnLoss, Regression, Task
 
 __all__ = [
@@ -90,6 +90,7 @@ __all__ = [
     "RunError",
     "RunWarning",
     "SalUn",
+    "SaveWith",
     "ScoreOn",
     "Scores",
     "Scrub",
@@ -164,7 +165,7 @@ _ROOMS = {  # the names that are imported on first use
         "Unweave",
     ),
     "record": ("Request",),
-    "runs": ("load_weights",),
+    "runs": ("SaveWith", "load_weights"),
     "tasks": (
         "Binary",
         "Classification",

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from unweave import Compute, Note, OwnLoss, RunError, Split, UsageError, evaluate, load_weights, unlearn
 
@@ -21,14 +22,13 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
     )
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoints",
-        "config.json",
         "history.jsonl",
         "model.safetensors",
         "run.json",
         "scores.json",
         "verdict.md",
     ]
-    config = json.loads((out / "config.json").read_text())
+    config = configuration(out)
     assert config["method"] == "two-stage"
     assert config["profile"] == "released"
     assert config["settings"]["alpha"] == 0.75

@@ -10,6 +10,7 @@ import pytest
 from torch import nn
 
 import unweave
+from tests.helpers.folders import configuration
 from unweave.cli import main
 
 
@@ -45,7 +46,7 @@ def test_run_writes_a_folder_and_prints_scores(tmp_path):
     printed = json.loads(done.stdout)
     stored = json.loads((tmp_path / "one" / "scores.json").read_text())
     assert printed["train"] == stored["train"]
-    config = json.loads((tmp_path / "one" / "config.json").read_text())
+    config = configuration(tmp_path / "one")
     assert (config["benchmark"], config["seed"], config["unweave"]) == ("digits", 1, unweave.__version__)
     again = command("run", "digits", *QUICK, "--out", "one", cwd=tmp_path)
     assert again.returncode == 2

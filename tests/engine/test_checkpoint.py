@@ -309,7 +309,7 @@ def test_a_last_rename_that_fails_keeps_the_results(model, split, tmp_path, monk
     assert names(tmp_path) == ["run"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "scores.json"])
+@pytest.mark.parametrize("name", ["run.json", "model.safetensors", "scores.json"])
 def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeypatch, name):
     import unweave.runs.run_folder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 import sys
 import warnings
@@ -16,6 +15,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.folders import configuration
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
 from unweave import (
@@ -148,7 +148,7 @@ def test_a_stopped_run_may_go_on_with_wider_limits(split, trained, tmp_path):
     resumed = destroy(split, trained, guard=NO_LIMIT, out=tmp_path / "run", resume=True)
     assert same(weights(resumed.model), weights(destroy(split, trained, guard=None).model))
     assert "last-good.safetensors" not in [path.name for path in (tmp_path / "run").iterdir()]
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["limits"]["remote_loss_rise"] == 0
+    assert configuration(tmp_path / "run")["limits"]["remote_loss_rise"] == 0
 
 
 def test_without_a_passed_check_nothing_is_left(split, trained, tmp_path):
@@ -228,9 +228,9 @@ def test_forgotten_data_that_comes_back_is_said(split, trained, monkeypatch):
 
 def test_limits_are_settings_and_on_record(split, model, tmp_path):
     unlearn(model, split, method="ga", out=tmp_path / "one", guard=Limits(samples=7), compute=Compute("cpu"))
-    assert json.loads((tmp_path / "one" / "config.json").read_text())["limits"] == Limits(samples=7).to_dict()
+    assert configuration(tmp_path / "one")["limits"] == Limits(samples=7).to_dict()
     unlearn(model, split, method="ga", out=tmp_path / "two", guard=None, compute=Compute("cpu"))
-    assert json.loads((tmp_path / "two" / "config.json").read_text())["limits"] is None
+    assert configuration(tmp_path / "two")["limits"] is None
     for wrong, words in (({"remote_acuracy_drop": 1}, "Did you mean"), ({"remote_accuracy_drop": 2}, "at most 1")):
         with pytest.raises(UsageError, match=words):
             unlearn(model, split, method="ga", guard=wrong, out=tmp_path / "three", compute=Compute("cpu"))

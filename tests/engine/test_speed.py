@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import Scaled
 from unweave import Compute, Split, UsageError, evaluate, unlearn
@@ -103,7 +104,7 @@ def test_auto_precision_is_float32_on_the_cpu_and_bfloat16_on_cuda(model, split,
     with pytest.raises(UsageError, match="precision"):
         resolve_precision("float16", CPU)
     unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = configuration(tmp_path / "run")
     assert config["precision"] == "float32"
     assert config["compile"] == "auto"
     assert json.loads((tmp_path / "run" / "scores.json").read_text())["precision"] == "float32"

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
 from unweave import Compute, Note, Split, UsageError, evaluate, unlearn
@@ -365,16 +366,16 @@ def test_saved_models_that_cannot_be_opened(run_folder, tmp_path):
     with pytest.raises(UsageError, match="nope does not exist"):
         load_subject(tmp_path / "nope")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"config\.json cannot be read"):
+    with pytest.raises(UsageError, match=r"empty has no run\.json, so it is not the folder of a run"):
         load_subject(tmp_path / "empty", benchmark="digits")
     task = find_benchmark("digits").load()
     Split(task.train.samples, [0, 1], [2, 3]).save(tmp_path / "split.json")
     other = load_subject(run_folder, split=tmp_path / "split.json")
     assert len(other.train.forget) == 2
-    config = json.loads((run_folder / "config.json").read_text())
+    config = configuration(run_folder)
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / "config.json").write_text(json.dumps({**config, "split": "else"}))
+    write_configuration(copy, {**config, "split": "else"})
     with pytest.raises(UsageError, match="another split"):
         load_subject(copy)
 
@@ -391,8 +392,8 @@ def test_another_split_does_not_get_the_benchmarks_test_split(run_folder, tmp_pa
 
     on_record = tmp_path / "on record"  # has its split, and at first no test split
     shutil.copytree(run_folder, on_record)
-    config = json.loads((on_record / "config.json").read_text())
-    (on_record / "config.json").write_text(json.dumps({**config, "split": train.hash}))
+    config = configuration(on_record)
+    write_configuration(on_record, {**config, "split": train.hash})
     train.save(on_record / "split.json")
     assert load_subject(on_record).test is None
     test.save(on_record / "test-split.json")

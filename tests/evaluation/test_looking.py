@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_on_record
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from unweave import Compute, Note, OwnLoss, Request, Split, StopWhen, UsageError, evaluate, unlearn
 from unweave.data import Samples
@@ -157,7 +158,7 @@ def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
     with pytest.raises(UsageError, match="started with different values for loss"):
         unlearn(model, split, task=OwnLoss(squared), resume=True, **common)
     unlearn(model, split, task=OwnLoss(doubled), resume=True, **common)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"].endswith("test_looking.doubled")
+    assert configuration(tmp_path / "run")["loss"].endswith("test_looking.doubled")
 
 
 def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data, tmp_path):

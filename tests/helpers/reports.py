@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from tests.helpers.folders import write_configuration
 from unweave.lab.study import PRESETS, Cell, Store
 from unweave.methods import METHODS as METHOD_TABLE
 
@@ -72,7 +73,7 @@ def write_cell(store, method, variant, seed, accuracies, random, *, settings=Non
         "settings": settings or {},
         "notes": {"data": "made up"},
     }
-    (folder / "config.json").write_text(json.dumps(config))
+    write_configuration(folder, config)
     rows = [
         {"phase": "first" if step < 30 else "second", "step": step % 370, "forget_loss": step / 10, "multiplier": 1.0}
         for step in range(0 if method == "original" else 400)

@@ -42,7 +42,7 @@ from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import METHODS, find_method
 from unweave.runs import unfinished
-from unweave.storage import provenance, write_whole
+from unweave.storage import provenance, read_configuration, write_whole
 
 MODULE = "tests.helpers.torture"
 CLOCK = ("seconds", "peak_memory_bytes", "process_memory_bytes")
@@ -197,7 +197,7 @@ def results_of(folder: Path) -> dict[str, bytes]:
         "weights": (folder / "model.safetensors").read_bytes(),
         "history": (folder / "history.jsonl").read_bytes(),
         "scores": json.dumps(scores, sort_keys=True).encode(),
-        "configuration": (folder / "config.json").read_bytes(),
+        "configuration": json.dumps(read_configuration(folder)).encode(),
     }
 
 

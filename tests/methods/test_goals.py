@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import tiny
 from unweave import Compute, Split, Stopped, StopWhen, UsageError, evaluate, unlearn
@@ -409,7 +410,7 @@ def test_the_command_takes_a_goal_and_given_losses(command, tmp_path):
     file.write_text(json.dumps(UNSEEN.tolist()))
     words = ["--method", "unweave", "--goal", "retrain", "--reference", str(file), "--set", "epochs=1"]
     assert command(*words)[0] == 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = configuration(tmp_path / "run")
     assert config["settings"]["goal"] == "retrain"
     assert config["reference"] == "10 given losses, mean 2.33"
 

@@ -26,7 +26,7 @@ def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {name for name in before if is_adapter(name)}
 
-    adapter = tmp_path / "run" / "adapter"
+    adapter = tmp_path / "run" / "model"
     loaded = peft.PeftModel.from_pretrained(base(), adapter).double().eval()
     inputs = {name: value for name, value in data().items() if name != "labels"}
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
 
 def test_a_model_without_an_adapter_has_none_to_save(tmp_path):
     unlearn(base(), split(), "original", out=tmp_path / "run", compute=Compute("cpu"))
-    assert not (tmp_path / "run" / "adapter").exists()
+    assert not (tmp_path / "run" / "model" / "adapter_config.json").exists()
 
 
 def test_unweave_forgets_and_keeps_by_an_adapter_with_its_defaults(digits):

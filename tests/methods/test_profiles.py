@@ -10,6 +10,7 @@ import torch
 
 import unweave as uw
 from tests.helpers.calling import unlearn_with
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from unweave import Compute, UsageError, unlearn
 from unweave.lab.benchmarks import find_benchmark
@@ -67,7 +68,7 @@ def test_an_object_runs_under_the_name_of_its_profile(model, split, tmp_path):
         ]
     ):
         unlearn(model, split, method, out=tmp_path / str(number), **QUICK)
-        config = json.loads((tmp_path / str(number) / "config.json").read_text())
+        config = configuration(tmp_path / str(number))
         assert (config["method"], config["profile"]) == (method.name, profile)
         assert config["settings"] == method.to_dict()
 
@@ -99,7 +100,7 @@ def test_unweave_aims_at_the_reference_that_it_is_given(model, split, tmp_path):
     made = unlearn(model, split, uw.Unweave(**short, reference=losses), out=tmp_path / "made", **QUICK)
     named = unlearn(model, split, "unweave", **short, reference=losses, out=tmp_path / "named", **QUICK)
     assert same(weights(made.model), weights(named.model))
-    made_config, named_config = (json.loads((tmp_path / run / "config.json").read_text()) for run in ("made", "named"))
+    made_config, named_config = (configuration(tmp_path / run) for run in ("made", "named"))
     assert made_config == named_config
     assert made_config["reference"] == "10 given losses, mean 1.55"
     with pytest.raises(UsageError, match="pass reference="):

@@ -12,6 +12,7 @@ import warnings
 import pytest
 
 from tests.helpers.calling import unlearn_on_record
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.records import FAST, Run
 from unweave import Compute, Request, Split, UsageError
 from unweave.lab.benchmarks import Benchmark
@@ -152,16 +153,16 @@ def test_what_lies_beside_a_record_is_checked_with_it(run, command, tmp_path):
     whole = run.folder / "one"
     code, out, _ = command("record", "verify", whole)
     assert code == 0
-    for words in ("model after: matches", "config.json: agrees with the record", "scores.json: agrees with the record"):
+    for words in ("model after: matches", "run.json: agrees with the record", "scores.json: agrees with the record"):
         assert f"ok    {words}" in out
-    for name, other in (("model.safetensors", b"garbage"), ("scores.json", b"{}"), ("config.json", b"{}")):
+    for name, other in (("model.safetensors", b"garbage"), ("scores.json", b"{}"), ("run.json", b"{}")):
         shutil.copytree(whole, tmp_path / name)
         (tmp_path / name / name).write_bytes(other)
         assert command("record", "verify", tmp_path / name)[0] == 1
         (tmp_path / name / name).unlink()
         code, out, _ = command("record", "verify", tmp_path / name)
         assert code == 0
-        assert ("not checked: there is no model.safetensors" in out) == (name == "model.safetensors")
+        assert ("not checked: there are no weights beside the record" in out) == (name == "model.safetensors")
 
 
 def test_a_command_resumes_with_the_original_that_it_trained(digits, command, monkeypatch, tmp_path):
@@ -188,10 +189,9 @@ def interrupt():
 def test_a_strangers_folder_brings_settings_and_nothing_else(digits, command, monkeypatch, tmp_path):
     monkeypatch.setattr(Benchmark, "train", lambda *arguments, **more: digits[2])
     assert command("run", "digits", "--method", "ga", "--out", "run", "--no-guard", "--device", "cpu")[0] == 0
-    file = tmp_path / "run" / "config.json"
-    config = json.loads(file.read_text())
+    config = configuration(tmp_path / "run")
     for name in ("out", "seed", "track_folder"):
-        file.write_text(json.dumps(config | {"settings": config["settings"] | {name: "elsewhere"}}))
+        write_configuration(tmp_path / "run", config | {"settings": config["settings"] | {name: "elsewhere"}})
         code, _, err = command("audit", "run", "--shadows", "4", "--device", "cpu")
         assert (code, f"There is no setting '{name}'" in err) == (2, True)
     assert not (tmp_path / "elsewhere").exists()

@@ -22,6 +22,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_on_record
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.places import ROOT
 from tests.helpers.records import FAST, Run, make_data, make_model, make_split
 from unweave import Compute, Note, Request, RunError, Split, UsageError
@@ -423,10 +424,10 @@ def test_a_resumed_run_began_when_it_was_first_started(run, tmp_path, monkeypatc
         patch.setattr(Stage2, "step", lambda self, number: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, **FAST)
-    (tmp_path / "run.unfinished" / "begun").write_text("2001-02-03T04:05:06+00:00")
+    file = tmp_path / "run.unfinished" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"begun": "2001-02-03T04:05:06+00:00"}))
     unlearn_on_record(run.model, run.split, out=tmp_path / "run", request=request, resume=True, **FAST)
     assert read_record(tmp_path / "run" / "record.json")["times"]["begun"] == "2001-02-03T04:05:06+00:00"
-    assert not (tmp_path / "run" / "begun").exists()
 
 
 def test_a_method_without_stages_has_no_bound_and_says_so(run, tmp_path):
@@ -556,11 +557,11 @@ def test_a_folder_is_verified_with_what_it_has(command, tmp_path):
         assert f"ok    {words}: " in out
     code, _, err = command("verify", folder, "--benchmark", "digits", "--option", "forget=3")
     assert (code, "which differs from that of --option forget=3" in " ".join(err.split())) == (2, True)
-    config = json.loads((folder / "config.json").read_text())  # config.json is not signed
-    (folder / "config.json").write_text(json.dumps(config | {"settings": {"alpha": 0.1, "mean_sign": 1}}))
+    config = configuration(folder)  # run.json is not signed
+    write_configuration(folder, config | {"settings": {"alpha": 0.1, "mean_sign": 1}})
     code, out, _ = command("verify", folder, "--recompute", "--device", "cpu")
-    assert (code, "FAIL  config.json: differs from the record: settings" in out) == (1, True)
-    (folder / "config.json").write_text(json.dumps(config))
+    assert (code, "FAIL  run.json: differs from the record: settings" in out) == (1, True)
+    write_configuration(folder, config)
     (folder / "model.safetensors").write_bytes(b"garbage")
     code, out, err = command("verify", folder, "--recompute")
     assert (code, "FAIL  model after: " in out) == (1, True)

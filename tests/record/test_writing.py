@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import stat
 import warnings
 
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 
 from tests.helpers.calling import unlearn_on_record
+from tests.helpers.folders import configuration
 from tests.helpers.records import FAST, make_data, make_model, make_split
 from unweave import Request, RunError, Split, UsageError, unlearn
 from unweave.evaluation import evaluate
@@ -65,7 +65,7 @@ class Made:
         return certificate_of(self.record["configuration"], lambda phase: model_after(folder, make_model(), phase))
 
     def at_once(self):
-        config = json.loads((self.folder / "without" / "config.json").read_text())
+        config = configuration(self.folder / "without")
         parts = {"model": self.result.model, "split": self.split, "test": self.split, "certificate": self.between()}
         scores, cost = self.result.scores, self.result.cost
         return FinishedRun.here(config=config, scores=scores, cost=cost, begun=BEGUN, device=CPU, **parts)
@@ -206,7 +206,7 @@ def other_split(made):
         (lambda made: {"model": make_model(3).eval()}, "is not the one in .*: model after does not match"),
         (lambda made: {"request": Request(id="x", key="nowhere.pem")}, "cannot be read"),
         (lambda made: {"request": Request(id="x", previous="nowhere.json")}, "cannot be read"),
-        (lambda made: {"config": {"seed": 6}}, "is not the one in .*: config.json differs from the record: seed"),
+        (lambda made: {"config": {"seed": 6}}, "is not the one in .*: run.json differs from the record: seed"),
         (lambda made: {"config": {"judged_on": "another"}}, "was scored on another split than it unlearned"),
     ],
 )
@@ -234,22 +234,22 @@ def test_a_record_is_never_overwritten(made, clean, tmp_path):
     with pytest.raises(UsageError, match="proves other samples than those of this request"):
         write_record(clean, other, made.later(), original=made.original)
     assert (clean / "forget-proofs.json").read_bytes() == proofs
-    with pytest.raises(UsageError, match=r"has no config\.json"):
+    with pytest.raises(UsageError, match=r"has no run\.json"):
         write_record(tmp_path, made.request, made.later(), original=made.original)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", "[]", "must be an object"),
-        ("config.json", "{}", "lacks the entry 'method'"),
+        ("run.json", '{"configuration": []}', "must be an object"),
+        ("run.json", "{}", "lacks the entry 'method'"),
         ("scores.json", "{}", "lacks the entry 'schema'"),
         ("scores.json", '{"schema": 1, "metrics": [], "cost": {"seconds": 1}}', "have schema 1"),
         ("scores.json", '{"schema": 2, "metrics": [{"odd": 1}], "cost": {"seconds": 1}}', "cannot be read"),
     ],
 )
 def test_a_folder_without_a_run_is_refused(made, tmp_path, name, content, message):
-    for file in ("config.json", "scores.json"):
+    for file in ("run.json", "scores.json"):
         (tmp_path / file).write_bytes((made.folder / "without" / file).read_bytes())
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=message):

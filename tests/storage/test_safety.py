@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.helpers.calling import unlearn_on_record
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.places import ROOT
 from unweave import Compute, Note, Request, Split, UsageError, load_weights, unlearn
 from unweave.lab.audit import load_subject
@@ -257,10 +258,9 @@ def run_folder(tmp_path_factory):
 )
 def test_an_odd_configuration_never_ends_in_a_traceback(run_folder, change):
     folder, task = run_folder
-    file = folder / "config.json"
-    kept = file.read_text()
+    kept = configuration(folder)
     try:
-        file.write_text(json.dumps(json.loads(kept) | change))
+        write_configuration(folder, kept | change)
         before = listing(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("unweave.lab.benchmarks.digits.load", lambda *_: task)
@@ -270,7 +270,7 @@ def test_an_odd_configuration_never_ends_in_a_traceback(run_folder, change):
                 assert str(error)  # noqa: PT017
         assert listing(folder) == before
     finally:
-        file.write_text(kept)
+        write_configuration(folder, kept)
 
 
 @pytest.mark.parametrize(
@@ -278,15 +278,14 @@ def test_an_odd_configuration_never_ends_in_a_traceback(run_folder, change):
 )
 def test_a_strangers_configuration_cannot_name_code_places_or_the_hub(run_folder, value, monkeypatch):
     folder, _ = run_folder
-    file = folder / "config.json"
-    kept = file.read_text()
+    kept = configuration(folder)
     monkeypatch.setattr("unweave.lab.audit.subject.find_benchmark", lambda *_, **__: pytest.fail("it was believed"))
     try:
-        file.write_text(json.dumps(json.loads(kept) | {"options": {"model": value}}))
+        write_configuration(folder, kept | {"options": {"model": value}})
         with pytest.raises(UsageError, match="If you trust it, give it yourself: --option model="):
             load_subject(folder)
     finally:
-        file.write_text(kept)
+        write_configuration(folder, kept)
 
 
 class BelievedError(Exception):
@@ -308,17 +307,16 @@ def test_a_strangers_configuration_cannot_name_a_place_outside_even_where_a_mode
     monkeypatch.chdir(tmp_path / "folder" if data is None else tmp_path)
     monkeypatch.setattr("unweave.lab.audit.subject.find_benchmark", believe)
     folder, _ = run_folder
-    file = folder / "config.json"
-    kept = file.read_text()
+    kept = configuration(folder)
     try:
-        file.write_text(json.dumps(json.loads(kept) | {"options": {"model": value.format(outside=outside)}}))
+        write_configuration(folder, kept | {"options": {"model": value.format(outside=outside)}})
         expected, words = (UsageError, "a place outside the data folder")
         if value == "mine/model":
             expected, words = (BelievedError, "it was believed")
         with pytest.raises(expected, match=words):
             load_subject(folder, data=data)
     finally:
-        file.write_text(kept)
+        write_configuration(folder, kept)
 
 
 # The network, and what the source may not contain

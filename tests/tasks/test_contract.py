@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import unweave as uw
+from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from tests.helpers.texts import llama
 from unweave.methods import METHODS
@@ -160,7 +161,7 @@ def test_scores_guard_folder_resume_and_record(kind, tmp_path):
     scores = result.scores["train"]
     assert 0 <= scores["forget"]["accuracy"] <= 1
     assert result.verdict.forgotten is (scores["forget"]["accuracy"] <= 0.01)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = configuration(tmp_path / "run")
     assert config.get("task", "classification") == task.name
     uw.record.write(result, {"id": "17"})
     record = json.loads((tmp_path / "run" / "record.json").read_text())

@@ -26,7 +26,7 @@ from unweave.api.arguments import (
 from unweave.api.moved import refuse_moved
 from unweave.api.result import Result
 from unweave.api.split import Split
-from unweave.data import RETAINED, SUBSETS, Partition
+from unweave.data import EVERY, RETAINED, SUBSETS, Partition
 from unweave.engine import (
     Callback,
     Checkpoints,
@@ -47,8 +47,8 @@ from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
 from unweave.record import certificate_of
-from unweave.runs import OutputFolder, left_in_order
-from unweave.storage import fingerprint, provenance
+from unweave.runs import OutputFolder, SaveWith, left_in_order, model_card
+from unweave.storage import HISTORY, SCORES, VERDICT, fingerprint, provenance
 from unweave.tasks import Task, describe_task, scoring_task
 
 LIMITS = Limits()
@@ -177,11 +177,13 @@ class _Run:
             scores = self._scores(folder)
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
             result = self._result(history, begun, checks, measured=scores, folder=target)
-            folder.finish(result.model, _files(result, stages, bench.device))
+            texts, about = _files(result, stages), _about(result, bench.device)
+            folder.finish(result.model, texts, about=about, card=_card(result), beside=given.only(SaveWith))
         return result
 
     def _open(self) -> OutputFolder:
         self.scoring.try_on()  # to fail now, not when all the work is done
+        self.given.only(SaveWith).check_model(self.model)
         how_often = self.given.only(Checkpoints)
         return OutputFolder(
             Path(self.given.out or ""),
@@ -316,26 +318,29 @@ class _Scoring:
         return found
 
 
-def _files(result: Result, stages: Mapping[str, Any], device: torch.device) -> dict[str, str]:
+def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
     """Return the text files of a run's folder."""
     scores = (result.measured.to_dict() if result.measured else {}) | ({"stages": stages} if stages else {})
+    return {
+        HISTORY: result.history.to_jsonl(),
+        SCORES: json.dumps({**scores, "cost": result.cost.to_dict()}, indent=2) + "\n",
+        VERDICT: f"{result.verdict}\n",
+    }
+
+
+def _card(result: Result) -> str:
+    """Return the model card of a run."""
+    counts = {subset: len(result.split[subset]) for subset in EVERY}
+    library = "peft" if hasattr(result.model, "peft_config") else "transformers"
+    return model_card(result.config, result.scores, str(result.verdict), counts, library=library)
+
+
+def _about(result: Result, device: torch.device) -> dict[str, Any]:
+    """Return what is known about a run once it is finished."""
     origin = provenance(device)
-    about = {
-        "format": "unweave-run",
-        "version": 1,
-        "begun": result.begun,
+    return {
         "finished": origin["date"],
         "software": {"commit": origin["commit"], **origin["versions"]},
         "hardware": origin["hardware"],
         "cost": result.cost.to_dict(),
     }
-    return {
-        "history.jsonl": result.history.to_jsonl(),
-        "scores.json": _indented({**scores, "cost": result.cost.to_dict()}),
-        "run.json": _indented(about),
-        "verdict.md": f"{result.verdict}\n",
-    }
-
-
-def _indented(content: Any) -> str:
-    return json.dumps(content, indent=2) + "\n"

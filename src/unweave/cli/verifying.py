@@ -44,8 +44,8 @@ from unweave.record import (
     printable,
     read_proofs,
 )
-from unweave.runs import WEIGHTS, load_weights
-from unweave.storage import read_tensors
+from unweave.runs import load_weights
+from unweave.storage import find_weights, read_weights
 
 if TYPE_CHECKING:
     from unweave.lab.audit import Subject
@@ -110,10 +110,10 @@ def verify(
 def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, original: Path | None) -> list[Check]:
     """Check the weights after unlearning, the files beside the record and, if given, the weights before."""
     found = []
-    if weights_at := model or (folder if (folder / WEIGHTS).exists() else None):
+    if weights_at := model or (folder if find_weights(folder) else None):
         found.append(_check_weights("model after", weights_at, lambda weights: check_model(record, weights)))
     else:
-        found.append(Check("model after", None, f"not checked: there is no {WEIGHTS} beside the record (--model)"))
+        found.append(Check("model after", None, "not checked: there are no weights beside the record (--model)"))
     found += check_beside(record, folder)
     if original:
         found.append(_check_weights("model before", original, lambda weights: check_original(record, weights)))
@@ -132,9 +132,9 @@ def _train_split(
 
 
 def _folder_with_weights(folder: Path) -> Path:
-    if not (folder / WEIGHTS).exists():
+    if find_weights(folder) is None:
         raise UsageError(
-            f"--recompute needs the model after unlearning, but {folder} has no {WEIGHTS}. Give it with --model."
+            f"--recompute needs the model after unlearning, but {folder} has no weights. Give it with --model."
         )
     return folder
 
@@ -147,7 +147,7 @@ def _scores_again(record: dict[str, Any], subject: Subject, original: Path | Non
         subject.train,
         subject.test,
         original=load_weights(copy.deepcopy(subject.model), original) if original else None,
-        # By the record's own settings: config.json is signed by nobody.
+        # By the record's own settings: run.json is signed by nobody.
         certificate=certificate_of(record["configuration"], subject.after_phase) or subject.certificate,
         device=device,
         precision=used if used in ("float32", "bfloat16") else "auto",
@@ -178,7 +178,7 @@ def _check_data(record: dict[str, Any], train: Split, proofs: Path) -> list[Chec
 def _check_weights(name: str, path: Path, check: Callable[[Mapping[str, Tensor]], Check]) -> Check:
     """Check weights. A file that cannot be read fails the check."""
     try:
-        return check(read_tensors(path / WEIGHTS if path.is_dir() else path))
+        return check(read_weights(path))
     except UsageError as error:
         return Check(name, False, str(error))
 

@@ -17,10 +17,20 @@ from unweave.engine import Cost
 from unweave.errors import UsageError
 from unweave.evaluation import Certificate, Scores
 from unweave.runtime import pick_device
-from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, provenance, read_json, require_form
+from unweave.storage import (
+    COUNT,
+    NUMBER,
+    OBJECT,
+    SCORES,
+    TEXT,
+    configuration_file,
+    provenance,
+    read_configuration,
+    read_json,
+    require_form,
+)
 from unweave.tasks import Task
 
-CONFIG, SCORES, WEIGHTS = "config.json", "scores.json", "model.safetensors"
 UNKNOWN = "unknown"  # stands for what the folder of a run does not hold
 CONFIG_FORM = {
     "method": TEXT,
@@ -78,8 +88,8 @@ class FinishedRun:
         Parts that nobody knows stay unknown, and the record names them.
         """
         at = Path(folder)
-        config, content = read_json(at / CONFIG), read_json(at / SCORES)
-        require_form(config, CONFIG_FORM, str(at / CONFIG))
+        config, content = read_configuration(at), read_json(at / SCORES)
+        require_form(config, CONFIG_FORM, str(configuration_file(at)))
         require_form(content, SCORES_FORM, str(at / SCORES))
         names = {entry.name for entry in fields(Cost)}
         cost = Cost(**{name: value for name, value in content["cost"].items() if name in names})

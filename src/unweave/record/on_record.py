@@ -16,13 +16,11 @@ from unweave.engine import Cost
 from unweave.errors import UsageError
 from unweave.evaluation import Scores
 from unweave.record.certificates import certificate_of, model_after
-from unweave.record.finished import CONFIG, WEIGHTS, FinishedRun
+from unweave.record.finished import FinishedRun
 from unweave.record.request import Request
 from unweave.record.writing import write_record
 from unweave.runtime import pick_device
-from unweave.storage import read_json, read_tensors
-
-RUN = "run.json"  # when a run began and finished, on what, with which software
+from unweave.storage import RUN, read_configuration, read_json, read_weights
 
 
 class Finished(Protocol):
@@ -101,8 +99,8 @@ def write(
 def _of_folder(folder: Path, original: nn.Module, split: Partition, test: Partition | None) -> FinishedRun:
     """Return the run of a folder, with everything that the folder tells."""
     model = copy.deepcopy(original)
-    model.load_state_dict(read_tensors(folder / WEIGHTS))
-    config = read_json(folder / CONFIG)
+    model.load_state_dict(read_weights(folder, model))
+    config = read_configuration(folder)
     about = read_json(folder / RUN) if (folder / RUN).exists() else {}
     known = {name: about[name] for name in ("begun", "finished", "software", "hardware") if name in about}
     certificate = _certificate(config, folder, original)

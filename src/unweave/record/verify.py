@@ -11,12 +11,21 @@ from torch import Tensor
 
 from unweave.data import Partition
 from unweave.record import merkle, signing
-from unweave.record.finished import CONFIG, SCORES
 from unweave.record.forget_set import Content, ForgetSet, salted_split
 from unweave.record.proofs import unhex
 from unweave.record.schema import NAMES
 from unweave.record.sealing import content_hash, plain, signed_bytes
-from unweave.storage import canonical, digest_of, fingerprint, read_json, sha256, tensor_digests
+from unweave.storage import (
+    SCORES,
+    canonical,
+    configuration_file,
+    digest_of,
+    fingerprint,
+    read_configuration,
+    read_json,
+    sha256,
+    tensor_digests,
+)
 
 
 @dataclass(frozen=True)
@@ -127,12 +136,14 @@ def check_forget(
 
 def check_beside(record: Mapping[str, Any], folder: Path) -> list[Check]:
     """Check the files beside a record. They are not signed, but they must agree with the record."""
-    known = {CONFIG: record["configuration"], SCORES: record["scores"]}
+    configuration, scores = configuration_file(folder), folder / SCORES
+    known = [(configuration, "configuration", read_configuration), (scores, "scores", lambda _: read_json(scores))]
     found = []
-    for name, section in known.items():
-        if not (folder / name).exists():
+    for file, part, read in known:
+        if not file.exists():
             continue
-        content = plain(read_json(folder / name))
+        name, section = file.name, record[part]
+        content = plain(read(folder))
         there = content if isinstance(content, dict) else {}
         other = sorted(key for key, entry in section.items() if there.get(key) != entry)
         found.append(

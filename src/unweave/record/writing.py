@@ -11,14 +11,22 @@ from torch import nn
 
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import observe
-from unweave.record.finished import CONFIG, WEIGHTS, FinishedRun
+from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import ForgetSet
 from unweave.record.proofs import PROOFS_FILE, read_proofs, unhex
 from unweave.record.record import NAME, Secrets, files_of, fresh_secrets, make_record
 from unweave.record.request import Request
 from unweave.record.verify import check_beside, check_model
 from unweave.runtime import processes
-from unweave.storage import fingerprint, read_tensors, sync_folder, write_whole
+from unweave.storage import (
+    RUN,
+    configuration_file,
+    find_weights,
+    fingerprint,
+    read_weights,
+    sync_folder,
+    write_whole,
+)
 
 
 def write_record(
@@ -68,8 +76,8 @@ def write_record(
         run = _observed(run)
     record, proofs = make_record(asked, run, secrets=_secrets(target, asked, run))
     beside = check_beside(record, target)
-    if (target / WEIGHTS).exists():
-        beside.append(check_model(record, read_tensors(target / WEIGHTS)))
+    if find_weights(target) is not None:
+        beside.append(check_model(record, read_weights(target, run.model)))
     for check in beside:
         if not check.holds:
             raise UsageError(f"The run given is not the one in {target}: {check.name} {check.words}.")
@@ -80,8 +88,8 @@ def write_record(
 
 def _require_run(folder: Path, run: FinishedRun, original: nn.Module) -> None:
     """Refuse a folder that has a record or no run, and parts that belong to another run."""
-    if not (folder / CONFIG).exists():
-        raise UsageError(f"{folder} has no {CONFIG}, so it is not the folder of a finished run.")
+    if not configuration_file(folder).exists():
+        raise UsageError(f"{folder} has no {RUN}, so it is not the folder of a finished run.")
     if (folder / NAME).exists():
         raise UsageError(f"{folder / NAME} exists already. A record is never overwritten.")
     if run.config.get("model") != fingerprint(original.state_dict()):

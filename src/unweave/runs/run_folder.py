@@ -1,4 +1,4 @@
-"""The folder of one run, and the weights in it."""
+"""The folder of one run: where it works, and how it gets its final name."""
 
 from __future__ import annotations
 
@@ -11,20 +11,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from unweave.engine import CheckpointFolder, CollapseError
 from unweave.errors import RunError, Stopped, UsageError
-from unweave.runs.weights import ADAPTER, WEIGHTS, save_adapter, to_bytes
+from unweave.runs.saved_model import SaveWith, save_model
+from unweave.runs.weights import to_bytes
 from unweave.runtime import processes
 from unweave.storage import (
+    MODEL,
+    RUN,
+    SCORES,
     Lock,
+    configuration_file,
+    find_weights,
+    read_configuration,
     read_json,
     sync_folder,
     write_whole,
 )
 
-LAST_GOOD, BEGUN = "last-good.safetensors", "begun"
+FORMAT = {"format": "unweave-run", "version": 2}
+LAST_GOOD = "last-good.safetensors"
+CARD = "README.md"  # of the model, in its folder
+OF_OLDER_VERSIONS = ("config.json", "begun")  # files of an unfinished run, now entries of run.json
 UNFINISHED = ".unfinished"  # suffix of the folder of an unfinished run
 MAY_CHANGE = ("limits",)  # a resumed run may change these, because they change no result
 
@@ -53,7 +64,7 @@ def refuse_existing(target: Path) -> None:
 def check_folder(target: Path, *, resume: bool) -> None:
     """Raise an error if a run cannot begin at the target or, with ``resume``, if there is none to resume."""
     work = unfinished(target)
-    if resume and not work.exists() and (target / WEIGHTS).exists():
+    if resume and not work.exists() and (target / SCORES).exists():
         raise UsageError(f"The run at {target} is finished: there is nothing to resume.")
     refuse_existing(target)
     if work.exists() and not resume:
@@ -90,7 +101,7 @@ class OutputFolder:
     ) -> None:
         self.target, self.config = target.resolve(), config
         try:
-            self._configuration = json.dumps(config, indent=2) + "\n"
+            json.dumps(config)
         except TypeError as error:
             raise UsageError(f"The configuration must hold only values that JSON supports: {error}") from error
         self.work = unfinished(target)
@@ -111,15 +122,14 @@ class OutputFolder:
                 self.work.mkdir(parents=True)
             self.lock = Lock(self.work / "lock")
             try:
-                if resume:
-                    self._check_same()
-                self._write("config.json", self._configuration)
+                begun = self._begun_before() if resume else None
+                begun = begun or datetime.now(UTC).isoformat(timespec="seconds")
+                self._write_about({**FORMAT, "begun": begun, "configuration": self.config})
             except BaseException:
                 self.lock.release()
                 raise
-            (self.work / LAST_GOOD).unlink(missing_ok=True)
-            if not (self.work / BEGUN).exists():
-                self._write(BEGUN, datetime.now(UTC).isoformat(timespec="seconds"))
+            for name in (LAST_GOOD, *OF_OLDER_VERSIONS):
+                (self.work / name).unlink(missing_ok=True)
         except FileExistsError:
             raise UsageError(f"{self.work} holds an unfinished run. Resume it or choose another --out.") from None
         except OSError as error:
@@ -127,28 +137,34 @@ class OutputFolder:
                 remove_folder(self.work)
             raise RunError(f"The output folder {self.target} cannot be written: {error}") from error
 
-    def _check_same(self) -> None:
-        path = self.work / "config.json"
+    def _begun_before(self) -> str | None:
+        """Return when the run was first started, after a check that it is still the same run."""
+        path = configuration_file(self.work)
         if not path.exists() and self.checkpoints.newest_file() is None:
-            return  # the run stopped before it wrote anything
+            return None  # the run stopped before it wrote anything
         try:
-            before = read_json(path)
+            before = read_configuration(self.work)
             if not isinstance(before, dict):
                 raise UsageError(f"{path} is not a configuration.")
         except UsageError as error:
             raise UsageError(f"{error} Remove the folder {self.work}.") from error
-        now = json.loads(self._configuration)
+        now = json.loads(json.dumps(self.config))
         changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key) and key not in MAY_CHANGE)
         if changed:
             raise UsageError(
                 f"The unfinished run at {self.work} was started with different values for {', '.join(changed)}. "
                 "Resume with the same values, or remove the folder."
             )
+        said = read_json(path).get("begun") if path.name == RUN else None
+        return said if isinstance(said, str) else None
+
+    def _write_about(self, about: Mapping[str, Any]) -> None:
+        self._write(RUN, json.dumps(about, indent=2) + "\n")
 
     @property
     def begun(self) -> str:
         """When the run was first started, in UTC."""
-        return processes.first((self.work / BEGUN).read_text)
+        return processes.first(lambda: str(read_json(self.work / RUN)["begun"]))
 
     def _write(self, name: str, content: str) -> None:
         write_whole(self.work / name, content.encode())
@@ -168,23 +184,41 @@ class OutputFolder:
         except OSError:
             pass  # the checkpoint is still there, if there is one
         self.lock.release()
-        if kept is None and not (self.work / WEIGHTS).exists():
+        if kept is None and find_weights(self.work) is None:
             remove_folder(self.work)
         return kept
 
-    def finish(self, model: nn.Module, texts: Mapping[str, str], *, private: Mapping[str, str] | None = None) -> None:
-        """Write the results, then give the folder its final name. Only the owner can read ``private`` files."""
-        processes.first(lambda: self._finish(model, texts, private or {}))
+    def finish(
+        self,
+        model: nn.Module,
+        texts: Mapping[str, str],
+        *,
+        about: Mapping[str, Any],
+        card: str,
+        beside: SaveWith | None = None,
+    ) -> None:
+        """Write the results, then give the folder its final name.
 
-    def _finish(self, model: nn.Module, texts: Mapping[str, str], private: Mapping[str, str]) -> None:
+        Args:
+            model: The unlearned model.
+            texts: Files by name.
+            about: What is now known about the run, for run.json.
+            card: The model card, for a model that has a folder.
+            beside: What is saved with the model.
+        """
+        processes.first(lambda: self._finish(model, texts, about, card, beside or SaveWith()))
+
+    def _finish(
+        self, model: nn.Module, texts: Mapping[str, str], about: Mapping[str, Any], card: str, beside: SaveWith
+    ) -> None:
         try:
-            write_whole(self.work / WEIGHTS, to_bytes(model.state_dict()))
-            save_adapter(model, self.work / ADAPTER)
+            save_model(model, self.work, beside)
+            if (self.work / MODEL).exists():
+                self._write(f"{MODEL}/{CARD}", card)
             for name, text in texts.items():
                 self._write(name, text)
-            for name, text in private.items():
-                write_whole(self.work / name, text.encode(), private=True)
-            (self.work / BEGUN).unlink()
+            before = read_json(self.work / RUN)
+            self._write_about({**before, **about, "configuration": before["configuration"]})
             sync_folder(self.work)
             refuse_existing(self.target)
             if self.target.exists():
@@ -194,7 +228,7 @@ class OutputFolder:
             self.work.rename(self.target)
             sync_folder(self.target.parent)
             CheckpointFolder(self.target / "checkpoints").prune()
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             raise RunError(f"The results cannot be written to {self.target}: {error}") from error
 
 

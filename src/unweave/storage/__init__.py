@@ -23,29 +23,55 @@ from unweave.storage.files import (
 )
 from unweave.storage.fingerprints import digest_of, fingerprint, tensor_digests
 from unweave.storage.forms import COUNT, LIST, NUMBER, OBJECT, TEXT, require_form
+from unweave.storage.layout import (
+    HISTORY,
+    MODEL,
+    PAGE,
+    RUN,
+    SCORES,
+    VERDICT,
+    configuration_file,
+    read_configuration,
+)
 from unweave.storage.lock import Lock
+from unweave.storage.pretrained import is_pretrained, quiet_transformers, save_model_folder
 from unweave.storage.provenance import provenance
+from unweave.storage.saved_weights import WEIGHTS, find_weights, read_weights
 from unweave.storage.tensors import read_array, read_tensors, require_shapes, tensor_shapes
 
 __all__ = [
     "COUNT",
+    "HISTORY",
     "LIST",
+    "MODEL",
     "NUMBER",
     "OBJECT",
+    "PAGE",
+    "RUN",
+    "SCORES",
     "TEXT",
+    "VERDICT",
+    "WEIGHTS",
     "Lock",
     "canonical",
+    "configuration_file",
     "digest_of",
+    "find_weights",
     "fingerprint",
     "inside",
+    "is_pretrained",
     "provenance",
+    "quiet_transformers",
     "read_array",
+    "read_configuration",
     "read_json",
     "read_tensors",
+    "read_weights",
     "refuse_pickled",
     "require_form",
     "require_plain",
     "require_shapes",
+    "save_model_folder",
     "sha256",
     "sha256_of_file",
     "sync_folder",

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from tests.helpers import synthetic
+from tests.helpers.folders import configuration
 from unweave.cli import app
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import BENCHMARKS, celeba, cifar100, clinc150, fashion_mnist, find_benchmark, tinyimagenet
@@ -196,7 +197,7 @@ def test_a_small_run_from_end_to_end(name, tmp_path):
         assert done.exit_code == 0, (done.output, done.exception)
         scores = json.loads((tmp_path / method / "scores.json").read_text())
         assert 0 <= scores["train"]["forget"]["accuracy"] <= 1
-    config = json.loads((tmp_path / "ft" / "config.json").read_text())
+    config = configuration(tmp_path / "ft")
     assert config["benchmark"] == name
     assert config["options"] == {"small": True}
     assert config["notes"]["initialisation"] == "random"

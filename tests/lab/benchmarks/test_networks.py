@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import types
 
@@ -12,6 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from tests.helpers import synthetic
+from tests.helpers.folders import configuration
 from unweave.cli import app
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark, networks
@@ -181,6 +181,6 @@ def test_a_run_with_an_encoder_from_a_folder_records_it(encoder, tmp_path, monke
     words = ["run", "clinc150", "--method", "ga", "--data", str(encoder), "--device", "cpu", "--out"]
     done = CliRunner().invoke(app.app, [*words, str(tmp_path / "out")])
     assert done.exit_code == 0, (done.output, done.exception)
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    config = configuration(tmp_path / "out")
     assert config["notes"]["model"] == "minilm"
     assert "sha256 of the weights" in config["notes"]["initialisation"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.browser import needs_browser
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.records import Run
 from tests.helpers.reports import METHODS, make_study
 from unweave.lab.report import write_record_page, write_report
@@ -37,10 +38,10 @@ def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page") / "<b onclick=window.hacked=7>&'"
     make_study(folder, benchmark=ATTACKS[2], methods=methods, seeds=1)
     for cell in Store.open(folder).cells.iterdir():
-        config = json.loads((cell / "config.json").read_text())
+        config = configuration(cell)
         config["notes"] = {"classes": ", ".join(ATTACKS), ATTACKS[3]: ATTACKS[0]}
         config["torch"] = ATTACKS[4]
-        (cell / "config.json").write_text(json.dumps(config))
+        write_configuration(cell, config)
         rows = [{"phase": ATTACKS[0], "step": step, ATTACKS[1]: step / 9} for step in range(40)]
         (cell / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         scores = json.loads((cell / "scores.json").read_text())

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.places import ROOT
 from tests.helpers.studies import table
 from tests.helpers.tiny import tiny
@@ -72,7 +73,7 @@ def test_precision_and_compiling_hold_for_all_that_a_study_trains_and_looks_at(t
         for precision in ("float32", "bfloat16")
     }
     for precision, store in stores.items():
-        config = json.loads((store.cells / "ga.seed-0" / "config.json").read_text())
+        config = configuration(store.cells / "ga.seed-0")
         assert (config["precision"], config["compile"]) == (precision, "off")
         for file in ("scores.json", "against-retrain.json"):
             assert json.loads((store.cells / "ga.seed-0" / file).read_text())["precision"] == precision
@@ -218,7 +219,7 @@ def test_another_adjacency_is_scored_on_the_benchmarks_own(finished):
     assert set(samples.values()) == {12}
     values = frame[(frame.metric == "loss") & (frame.split == "train") & (frame.subset == "adjacent")]
     assert values.groupby("seed").value.nunique().tolist() == [6, 6]  # every cell gave another model
-    config = json.loads(next(finished.glob("cells/*adjacent-to-remote*0/config.json")).read_text())
+    config = configuration(next(finished.glob("cells/*adjacent-to-remote*0")))
     assert config["judged_on"] == tiny().load().train.hash != config["split"]
 
 
@@ -344,7 +345,7 @@ def test_a_cell_that_another_process_is_just_finishing_is_not_a_result_yet(tmp_p
     folder = store.cells / "ga.seed-0"
     folder.rename(unfinished(folder))
     assert list(store.finished()) == ["original.seed-0"]
-    (unfinished(folder) / "config.json").unlink()  # as if renamed between two checks
+    (unfinished(folder) / "run.json").unlink()  # as if renamed between two checks
     assert {row["method"] for row in store.rows()} == {"original"}
 
 
@@ -466,11 +467,11 @@ def test_seeds_with_different_settings_do_not_make_a_row(tmp_path):
 def test_a_cell_of_before_a_method_had_a_setting_stays_valid(tmp_path):
     cells = plan(["ga"], seeds=1, benchmark=tiny())
     store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
-    file = store.cells / "ga.seed-0" / "config.json"
-    config = json.loads(file.read_text())
+    folder = store.cells / "ga.seed-0"
+    config = configuration(folder)
     del config["settings"]["normalisation"]
     config["settings"]["gone"] = 1
-    file.write_text(json.dumps(config))
+    write_configuration(folder, config)
     run_study(tiny(), cells, store.folder, device="cpu")
 
 
@@ -487,9 +488,7 @@ def test_a_cell_that_was_begun_otherwise_begins_again(tmp_path, monkeypatch, oth
     store = run_study(tiny(), cells, tmp_path / "s", **how)
     assert (store.failures(), store.is_done(cells[0])) == ([], True)
     assert [path.name for path in store.cells.iterdir()] == ["two-stage.seed-0"]
-    assert json.loads((store.cells / "two-stage.seed-0" / "config.json").read_text())["precision"] == how.get(
-        "precision", "float32"
-    )
+    assert configuration(store.cells / "two-stage.seed-0")["precision"] == how.get("precision", "float32")
 
 
 def interrupt(*_):

@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.helpers.folders import configuration
 from tests.helpers.places import ROOT
 from tests.helpers.tiny import SOURCE, tiny
 from unweave import Split, UsageError
@@ -605,7 +606,7 @@ def test_the_search_space_and_the_profile_are_listed():
 def test_a_run_takes_the_profile_that_comes_with_the_package(tmp_path):
     words = ["run", "digits", "--method", "ssd", "--profile", "tuned", "--device", "cpu", "--out", str(tmp_path / "r")]
     assert CliRunner().invoke(app, words).exit_code == 0
-    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    config = configuration(tmp_path / "r")
     assert config["profile"] == "tuned"
     assert config["settings"] == find_benchmark("digits").settings["ssd"]["tuned"]
 

@@ -16,8 +16,16 @@ from unweave.evaluation import Certificate
 from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
-from unweave.runs import WEIGHTS, load_weights
-from unweave.storage import COUNT, OBJECT, TEXT, read_json, require_form
+from unweave.runs import load_weights
+from unweave.storage import (
+    COUNT,
+    OBJECT,
+    TEXT,
+    configuration_file,
+    find_weights,
+    read_configuration,
+    require_form,
+)
 
 CONFIG = {
     "benchmark?": TEXT,
@@ -186,7 +194,7 @@ def _check_asked(asked: Mapping[str, Any], benchmark: Benchmark, folder: Path) -
         if name in benchmark.only_split:
             raise UsageError(
                 f"{folder} has its own forget set ({SPLIT}), which differs from that of --option {name}={value}. "
-                f"Leave the option out, or examine {folder / WEIGHTS} with it."
+                f"Leave the option out, or examine {find_weights(folder)} with it."
             )
 
 
@@ -207,8 +215,8 @@ def _config(path: Path | None) -> dict[str, Any]:
     if path is None or not path.is_dir():
         return {}
     try:
-        content = read_json(path / "config.json")
-        require_form(content, CONFIG, "config.json")
+        content = read_configuration(path)
+        require_form(content, CONFIG, configuration_file(path).name)
     except UsageError as error:
         raise UsageError(f"{path} is not the folder of a run: {error}") from error
     return {name: value for name, value in content.items() if value is not None}
@@ -227,8 +235,8 @@ def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mappi
         leads_out = Path(value).is_absolute() or ".." in Path(value).parts
         if ":" in value or leads_out or ("/" in value and not is_there):
             raise UsageError(
-                f"{path}/config.json has the option {name}={value!r}, which names code, a place outside the data "
-                f"folder or the Hub. If you trust it, give it yourself: --option {name}={value}"
+                f"{configuration_file(path)} has the option {name}={value!r}, which names code, a place outside the "
+                f"data folder or the Hub. If you trust it, give it yourself: --option {name}={value}"
             )
     return options
 

@@ -12,8 +12,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from unweave.errors import UsageError
+from unweave.storage import quiet_transformers
 
 SCRATCH = "scratch"
 
@@ -132,7 +132,7 @@ def _local_folder(source: str, data: str | None) -> Path | None:
 def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn.Module:
     transformers = need("transformers")
     folder = find_folder(source, data)
-    with quiet(transformers):
+    with quiet_transformers():
         try:
             model: nn.Module = getattr(transformers, auto).from_pretrained(
                 folder, num_labels=classes, dtype=torch.float32, ignore_mismatched_sizes=True, use_safetensors=True
@@ -140,21 +140,6 @@ def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn
         except (OSError, ValueError, SafetensorError) as error:
             raise UsageError(f"The model {source!r} cannot be loaded: {error}") from error
     return model
-
-
-@contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """Suppress transformers' warning about a new head, and its progress bars."""
-    logging = transformers.utils.logging
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
 
 
 def need(module: str) -> Any:

@@ -91,7 +91,7 @@ def _take_cells(store: Store, results: Results) -> None:
     """Read what is not in the table: histories, loss distributions, directions, versions."""
     for cell, labels in store.finished().items():
         folder = store.cells / cell
-        config, scores = json.loads((folder / "config.json").read_text()), store.scores_of(cell)
+        config, scores = store.configuration(cell), store.scores_of(cell)
         *names, seed = _cell(labels)
         group = Group(*names)
         results.versions |= {name: config[name] for name in VERSIONS if name in config}

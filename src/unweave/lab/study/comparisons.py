@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -99,7 +98,7 @@ class Comparisons:
             look.test,
             reference=[self.reference(other) for other in references],
             original=self.originals(seed),
-            certificate=certificate_of(json.loads((self.store.cells / name / "config.json").read_text())),
+            certificate=certificate_of(self.store.configuration(name)),
             look=look,
             **self.originals.computing.looking,
         )

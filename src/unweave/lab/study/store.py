@@ -24,7 +24,7 @@ from unweave.errors import RunError, UsageError
 from unweave.lab.study.cells import Cell, profile_of, safe
 from unweave.lab.study.table import flatten, write_table
 from unweave.runs import UNFINISHED
-from unweave.storage import Lock, write_whole
+from unweave.storage import MODEL, RUN, SCORES, WEIGHTS, Lock, find_weights, read_configuration, write_whole
 
 SCHEMA = 1
 COMPARISON = "against-retrain.json"
@@ -107,7 +107,7 @@ class Store:
 
     def is_done(self, cell: Cell) -> bool:
         """Return whether the cell is finished, and was watched if it must be."""
-        return self._has_scores(cell.name) and (not cell.watch or "watch" in self._config(cell.name))
+        return self._has_scores(cell.name) and (not cell.watch or "watch" in self.configuration(cell.name))
 
     def adopt(self, cells: Iterable[Cell]) -> None:
         """Rename the folders of cells that name their method's first profile, as older versions did."""
@@ -126,7 +126,7 @@ class Store:
         row = {key: value for key, value in describe(cell, profile_of(cell)).items() if key != "seed"}
         for name, labels in self.finished(cell.method).items():
             if row.items() <= labels.items():
-                before = self._config(name)["settings"]
+                before = self.configuration(name)["settings"]
                 different = (key for key in settings if before.get(key, settings[key]) != settings[key])
                 if (key := next(different, None)) is not None:
                     raise UsageError(
@@ -135,8 +135,15 @@ class Store:
                         "folder to run the cell again."
                     )
 
-    def _config(self, name: str) -> dict[str, Any]:
-        content: dict[str, Any] = _of_cell(self.cells / name / "config.json")
+    def configuration(self, name: str) -> dict[str, Any]:
+        """Return the configuration of a cell that was run."""
+        folder = self.cells / name
+        try:
+            content = read_configuration(folder)
+        except UsageError as error:
+            raise RunError(f"{error} Remove {folder}; the study then runs that cell again.") from error
+        if not isinstance(content, dict):
+            raise RunError(f"{folder} has no configuration. Remove it; the study then runs that cell again.")
         return content
 
     def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
@@ -179,10 +186,10 @@ class Store:
         weights are the same.
         """
         again, target = self.folder / "again" / cell.name, self.cells / cell.name
-        is_there = (again / "config.json").exists()
+        is_there = (again / RUN).exists()
         if is_there:
             files = [path for path in again.rglob("*") if path.is_file()]
-            for path in sorted(files, key=lambda path: path == again / "config.json"):
+            for path in sorted(files, key=lambda path: path == again / RUN):
                 place = target / path.relative_to(again)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(place)
@@ -191,12 +198,13 @@ class Store:
 
     def weights(self, name: str) -> Path:
         """Return the path of a cell's weights. They may have been removed."""
-        return self.cells / name / "model.safetensors"
+        return find_weights(self.cells / name) or self.cells / name / WEIGHTS
 
     def drop_weights(self, name: str) -> None:
         """Remove the weights of a finished cell, also those between its stages. Its numbers stay."""
-        self.weights(name).unlink(missing_ok=True)
-        shutil.rmtree(self.cells / name / "checkpoints", ignore_errors=True)
+        (self.cells / name / WEIGHTS).unlink(missing_ok=True)
+        for folder in (MODEL, "checkpoints"):
+            shutil.rmtree(self.cells / name / folder, ignore_errors=True)
 
     def failures(self, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
         """Return the failed cells with their errors: all of the folder, or those in ``cells``.
@@ -211,7 +219,7 @@ class Store:
         return [json.loads(path.read_text()) for path in paths]
 
     def _has_scores(self, name: str) -> bool:
-        return (self.cells / name / "scores.json").exists()
+        return (self.cells / name / SCORES).exists()
 
     def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
@@ -221,7 +229,7 @@ class Store:
             name = path.parent.name
             if name.endswith(UNFINISHED):  # another process is about to rename it
                 continue
-            labels = self._config(name)["cell"]
+            labels = self.configuration(name)["cell"]
             if method in (None, labels["method"]):
                 found[name] = labels
         return found
