@@ -312,6 +312,7 @@ def test_a_last_rename_that_fails_keeps_the_results(model, split, tmp_path, monk
 @pytest.mark.parametrize("name", ["run.json", "model.safetensors", "scores.json"])
 def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeypatch, name):
     import unweave.runs.run_folder
+    import unweave.runs.saved_model
 
     taken = unweave.runs.run_folder.write_whole
 
@@ -320,7 +321,8 @@ def test_results_are_written_whole_or_not_at_all(model, split, tmp_path, monkeyp
             full()
         taken(path, content, **more)
 
-    monkeypatch.setattr(unweave.runs.run_folder, "write_whole", write)
+    for module in (unweave.runs.run_folder, unweave.runs.saved_model):
+        monkeypatch.setattr(module, "write_whole", write)
     with pytest.raises(RunError, match="cannot be written"):
         unlearn(model, split, method="ga", out=tmp_path / "run", compute=Compute("cpu"))
     assert not (tmp_path / "run").exists()
