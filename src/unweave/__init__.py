@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
         TwoStage,
         Unweave,
     )
-    from unweave.record import Request
+    from unweave.requests import Request
     from unweave.runs import SaveWith, load_weights
     from unweave.tasks import Binary, Classification, Language, MultiLabel, OwnLoss, Regression, Task
 
@@ -164,7 +164,7 @@ _ROOMS = {  # the names that are imported on first use
         "TwoStage",
         "Unweave",
     ),
-    "record": ("Request",),
+    "requests": ("Request",),
     "runs": ("SaveWith", "load_weights"),
     "tasks": (
         "Binary",

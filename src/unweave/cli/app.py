@@ -61,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 out_console, err_console = Console(), Console(stderr=True)
-TOGETHER = ("run", "evaluate")  # commands for several processes
+TOGETHER = ("unlearn", "run", "evaluate")  # commands for several processes
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def options(
     if launched() > 1 and command not in TOGETHER:
         raise UsageError(
             f"unweave {command} works in one process, but {launched()} were started. Only "
-            f"{' and '.join(f'unweave {name}' for name in TOGETHER)} use several. A study has --workers."
+            f"unweave {', '.join(TOGETHER)} use several. A study has --workers."
         )
 
 

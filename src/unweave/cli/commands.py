@@ -4,6 +4,10 @@ A module is imported when its command runs, so that the help and the version nee
 """
 
 COMMANDS = {
+    "unlearn": (
+        "requesting",
+        "Make your own model forget part of its data: a checkpoint, a table, and what to forget.",
+    ),
     "demo": ("running", "Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."),
     "methods": ("listing", "List the methods, or show the settings of one."),
     "benchmarks": ("listing", "List the benchmarks, or show the recipe and settings of one."),

@@ -64,7 +64,8 @@ from unweave.lab import MARK, run_demo
 from unweave.lab.benchmarks import Benchmark, profile_of_folder
 from unweave.lab.report import accuracy_table
 from unweave.methods import Method, all_methods, require_reference
-from unweave.record import NAME, Request
+from unweave.record import NAME
+from unweave.requests import Request
 from unweave.runs import check_folder, kept_original, refuse_existing, unfinished
 from unweave.runtime import processes
 from unweave.storage import read_json

@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from unweave.data.labels import Data, as_labels, labels_of, without_index
+from unweave.data.stored import Stored
 from unweave.data.trees import map_tensors
 from unweave.errors import UsageError
 
 
-class Columns:
+class Columns(Stored):
     """A data set made of whole tensors: a pair (inputs, labels) or a mapping."""
 
     def __init__(self, data: Data) -> None:
@@ -35,6 +36,10 @@ class Columns:
         """Return the samples at these positions."""
         data: Data = map_tensors(lambda tensor: tensor[rows.to(tensor.device)], self.data)
         return data
+
+    def labels(self) -> Tensor:
+        """Return the label of every sample."""
+        return labels_of(self.data)
 
 
 def as_dataset(data: Any) -> Any:

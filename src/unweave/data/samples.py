@@ -20,6 +20,7 @@ from unweave.data.columns import Columns, as_dataset, label_column, stacked
 from unweave.data.labels import Data, as_labels, labels_of, plain_labels, without_index
 from unweave.data.loading import Order, Shelf, stream, worker_count
 from unweave.data.padding import token_lengths, trimmed
+from unweave.data.stored import Stored
 from unweave.data.trees import byte_size, has_one_each, same, to_device
 from unweave.errors import UsageError, unknown
 from unweave.runtime import exchange, own_random_numbers, processes, seed_host
@@ -90,7 +91,7 @@ class Samples:
 
     def read(self, rows: Tensor) -> Data:
         """Return a batch from the data set, on the CPU."""
-        if isinstance(self.dataset, Columns):
+        if isinstance(self.dataset, Stored):
             return self.dataset.batch(rows)
         positions = rows.tolist()
         many = getattr(self.dataset, "__getitems__", None)
@@ -113,8 +114,8 @@ class Samples:
     def labels(self) -> Tensor:
         """Return the training label of every sample. Each sample is read at most once."""
         if self._labels is None:
-            if isinstance(self.dataset, Columns):
-                self._labels = labels_of(self.dataset.batch(torch.arange(len(self))))
+            if isinstance(self.dataset, Stored):
+                self._labels = self.dataset.labels()
             elif self.collate is stacked and (column := label_column(self.dataset)) is not None:
                 only = self.dataset.select_columns([column]).with_format("numpy")
                 self._labels = as_labels(only[:][column])
@@ -127,7 +128,7 @@ class Samples:
 
     def varies(self, rows: Tensor) -> bool:
         """Check for random transforms: whether two readings of a sample can differ."""
-        if isinstance(self.dataset, Columns):
+        if isinstance(self.dataset, Stored):
             return False
         if not self._varies:
             most = FURTHER if self._steady else READINGS

@@ -1,11 +1,12 @@
 """The deletion record: evidence of an unlearning run that a third party can check. ``docs/record.md`` describes it.
 
->>> Request(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
+>>> DeletionRequest(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
 '2031-17'
 """
 
 from unweave.record import merkle, signing
 from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
+from unweave.record.deletion_request import DeletionRequest
 from unweave.record.finished import FinishedRun, now
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
@@ -13,7 +14,6 @@ from unweave.record.on_record import write
 from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
 from unweave.record.recomputed import check_scores
 from unweave.record.record import NAME, make_record
-from unweave.record.request import Request
 from unweave.record.sample_check import check_sample
 from unweave.record.schema import require_record
 from unweave.record.sealing import read_record
@@ -40,9 +40,9 @@ __all__ = [
     "TEST_SPLIT",
     "AfterPhase",
     "Check",
+    "DeletionRequest",
     "FinishedRun",
     "ForgetSet",
-    "Request",
     "certificate_of",
     "changes",
     "check_beside",

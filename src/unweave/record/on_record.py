@@ -16,8 +16,8 @@ from unweave.engine import Cost
 from unweave.errors import UsageError
 from unweave.evaluation import Scores
 from unweave.record.certificates import certificate_of, model_after
+from unweave.record.deletion_request import DeletionRequest
 from unweave.record.finished import FinishedRun
-from unweave.record.request import Request
 from unweave.record.writing import write_record
 from unweave.runtime import pick_device
 from unweave.storage import RUN, read_configuration, read_json, read_weights
@@ -42,7 +42,7 @@ class Finished(Protocol):
 
 def write(
     run: Finished | str | os.PathLike[str],
-    request: Request | Mapping[str, Any],
+    request: DeletionRequest | Mapping[str, Any],
     *,
     key: str | os.PathLike[str] | None = None,
     original: nn.Module | None = None,
@@ -67,11 +67,11 @@ def write(
     Raises:
         UsageError: The run has no folder, the folder is on record already, or something does not fit the run.
 
-    >>> write("nowhere", Request(id="17"))
+    >>> write("nowhere", DeletionRequest(id="17"))
     Traceback (most recent call last):
     unweave.errors.UsageError: A record from a folder needs the original model and the split: pass original= and split=.
     """
-    asked = Request.of(request)
+    asked = DeletionRequest.of(request)
     asked = asked if key is None else replace(asked, key=key)
     if isinstance(run, str | os.PathLike):
         if original is None or split is None:

@@ -16,11 +16,11 @@ from torch import nn
 
 from unweave.data import EVERY, Partition
 from unweave.evaluation import Metric, Predictions, Scores, certificate_entry, predict
+from unweave.record.deletion_request import DeletionRequest
 from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
 from unweave.record.forgotten import SPLIT, TEST_SPLIT
 from unweave.record.proofs import PROOFS_FILE, proofs_of
-from unweave.record.request import Request
 from unweave.record.schema import FORMAT
 from unweave.record.sealing import plain, read_record, sealed
 from unweave.record.stated import stated_limits
@@ -32,7 +32,7 @@ Texts: TypeAlias = "dict[str, str]"
 
 
 def make_record(
-    request: Request, run: FinishedRun, *, secrets: Secrets | None = None
+    request: DeletionRequest, run: FinishedRun, *, secrets: Secrets | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the record of a finished run, and the content of its private file of proofs."""
     config, scores, split = run.config, run.scores, run.split
@@ -69,7 +69,7 @@ def make_record(
     return sealed(plain(content), request.key), proofs_of(forget, salt, split)
 
 
-def fresh_secrets(request: Request, split: Partition) -> Secrets:
+def fresh_secrets(request: DeletionRequest, split: Partition) -> Secrets:
     """Return the forget samples, each with a new salt, and a new salt for the split."""
     return ForgetSet.of(split, request.content), token_bytes(SALT_BYTES)
 

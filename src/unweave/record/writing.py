@@ -11,11 +11,11 @@ from torch import nn
 
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import observe
+from unweave.record.deletion_request import DeletionRequest
 from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import ForgetSet
 from unweave.record.proofs import PROOFS_FILE, read_proofs, unhex
 from unweave.record.record import NAME, Secrets, files_of, fresh_secrets, make_record
-from unweave.record.request import Request
 from unweave.record.verify import check_beside, check_model
 from unweave.runtime import processes
 from unweave.storage import (
@@ -31,7 +31,7 @@ from unweave.storage import (
 
 def write_record(
     folder: str | os.PathLike[str],
-    request: Request,
+    request: DeletionRequest,
     run: FinishedRun,
     *,
     original: nn.Module,
@@ -65,7 +65,7 @@ def write_record(
     >>> model, folder = nn.Linear(6, 2), tempfile.mkdtemp() + "/run"
     >>> result = uw.unlearn(model, split, "ga", out=folder, guard=None)
     >>> run = FinishedRun.read(folder, model=result.model, split=split, begun="2031-05-04T09:00:00+00:00")
-    >>> write_record(folder, Request(id="2031-17"), run, original=model).name
+    >>> write_record(folder, DeletionRequest(id="2031-17"), run, original=model).name
     'record.json'
     """
     target = Path(folder)
@@ -116,7 +116,7 @@ def _observed(run: FinishedRun) -> FinishedRun:
     return replace(run, scores=scores)
 
 
-def _secrets(folder: Path, request: Request, run: FinishedRun) -> Secrets:
+def _secrets(folder: Path, request: DeletionRequest, run: FinishedRun) -> Secrets:
     """Return new salts, or those that an interrupted call left in the folder."""
     file = folder / PROOFS_FILE
     if not file.exists():

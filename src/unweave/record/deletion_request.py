@@ -22,8 +22,8 @@ TEXT_LENGTH = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request to forget samples, for the deletion record.
+class DeletionRequest:
+    """What a deletion record says of the request that it answers.
 
     Args:
         id: A name for the request, such as a file number.
@@ -37,7 +37,7 @@ class Request:
     Raises:
         UsageError: The id is empty, or the id and the text cannot go on record.
 
-    >>> Request(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
+    >>> DeletionRequest(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
     '2031-17'
     """
 
@@ -48,8 +48,15 @@ class Request:
     content: Content | None = None
 
     def __post_init__(self) -> None:
+        self.require_id()
+        self._require_words()
+
+    def require_id(self) -> None:
+        """Raise a `UsageError` if the request has no id, which a record needs."""
         if not isinstance(self.id, str) or not self.id.strip():
             raise UsageError(f"The request's id is {self.id!r}, but must be a string that is not empty.")
+
+    def _require_words(self) -> None:
         require_type("The request's text", self.text, str, "a string")
         if (length := len(self.id) + len(self.text)) > TEXT_LENGTH:
             raise UsageError(f"The request's id and text have {length} characters, but may have at most {TEXT_LENGTH}.")
@@ -59,15 +66,17 @@ class Request:
             raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
     @classmethod
-    def of(cls, given: Request | Mapping[str, Any]) -> Request:
+    def of(cls, given: DeletionRequest | Mapping[str, Any]) -> DeletionRequest:
         """Return the request, which may be given as a mapping with its id and text."""
-        require_type("request", given, (Request, Mapping), "a Request, or a mapping with its id and text")
+        require_type("request", given, (DeletionRequest, Mapping), "a Request, or a mapping with its id and text")
         try:
-            return given if isinstance(given, Request) else cls(**given)
+            found = given if isinstance(given, DeletionRequest) else cls(**given)
         except TypeError as error:
             raise UsageError(
                 f"The request cannot be read: {error}. It needs an id; text, key, previous and content are optional."
             ) from error
+        found.require_id()
+        return found
 
     def check(self, original: nn.Module, split: Partition, test: Partition | None = None) -> None:
         """Raise a `UsageError` for what cannot go on record. Call it before the run to learn of it early.

@@ -1,0 +1,16 @@
+r"""Requests: a checkpoint, a table and a list of ids become a run, without any Python.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> file = Path(tempfile.mkdtemp(), "request.yaml")
+>>> file.write_text("model: owner/model\ntrain: train.parquet\nforget: person_id = 17\n") > 0
+True
+>>> Request.load(file).forget
+'person_id = 17'
+"""
+
+from unweave.requests.request import Request
+from unweave.requests.request_fields import keys_of, schema_of
+from unweave.requests.resolving import Prepared
+
+__all__ = ["Prepared", "Request", "keys_of", "schema_of"]

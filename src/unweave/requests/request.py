@@ -1,0 +1,179 @@
+"""The request: what to forget, from which model and data, and how. Its fields are the flags and the keys of a file."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from unweave._version import __version__
+from unweave.api import Result, unlearn
+from unweave.engine import Callback, Checkpoints, Compute, Limits, Note
+from unweave.errors import UsageError
+from unweave.methods import Method, all_methods, find_method
+from unweave.record import DeletionRequest, write
+from unweave.requests.request_fields import option
+from unweave.requests.request_file import read_request
+from unweave.requests.resolving import Prepared, Rows, find, prepare
+from unweave.runs import unfinished
+
+WHAT = str | Sequence[int | str]
+DEFAULT = inspect.signature(unlearn).parameters["method"].default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(DeletionRequest):
+    """A request to forget: the model, the data, what is to be forgotten, and how.
+
+    In a file, the keys are those of the command line: ``request-id`` for `id`, ``request`` for `text`, ``id`` for
+    `id_column`, ``set`` for `settings` and ``limit`` for `limits`. With an id, the run gets a deletion record; that is
+    all that `record.write` needs.
+
+    Raises:
+        UsageError: A value cannot be used.
+
+    >>> Request(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
+    '2031-17'
+    """
+
+    id: str = option("", key="request-id", help="Id of the request. The run then gets a deletion record.")
+    text: str = option("", key="request", help="Who or what is to be forgotten, in words, for the record.")
+    key: str | os.PathLike[str] | None = option(
+        None, path=True, help="Private key that signs the record (see `unweave record keygen`)."
+    )
+    model: str | None = option(None, path=True, help="Checkpoint: a folder, or a name on the Hub.")
+    train: str | None = option(None, path=True, help="Training data: files, a folder, or a name on the Hub.")
+    test: str | None = option(None, path=True, help="Test data. It is only measured.")
+    input: str | Sequence[str] | None = option(None, help="Column of the inputs. Default: the only one that fits.")
+    label: str | None = option(None, help="Column of the labels. Default: label or labels.")
+    id_column: str | None = option(None, key="id", help="Column of the ids that --forget names. Default: id, if any.")
+    forget: WHAT | None = option(
+        None, path=True, help="What to forget: a file of ids or row numbers, or a condition in SQL over the columns."
+    )
+    adjacent: WHAT | None = option(
+        None,
+        path=True,
+        help="Kept data that is entangled with it: same-label, neighbours, a file or a condition. Default: same-label "
+        "or, if that is more than a third of the data, neighbours.",
+    )
+    out: str | os.PathLike[str] | None = option(None, path=True, help="Folder to write. It must be new or empty.")
+    method: str | None = option(None, help="Name of a method (see `unweave methods`).")
+    profile: str | None = option(None, help="Profile of the method: a named set of settings. Default: its first.")
+    goal: str | None = option(None, choices=("erase", "retrain"), help="Goal: erase, or retrain (as if never trained).")
+    settings: Mapping[str, Any] = option({}, key="set", help="Setting of the method. Repeatable.")
+    seed: int = option(0, help="Seed of everything random.")
+    device: str | None = option(None, help="Device: cpu, cuda or cuda:1. Default: the best one available.")
+    precision: str = option("auto", choices=("auto", "float32", "bfloat16"), help="Precision of the passes.")
+    limits: Mapping[str, Any] = option({}, key="limit", help="Limit of the guard against collapse. Repeatable.")
+    skip_unreadable: bool = option(False, help="Leave out images that cannot be read.")
+    no_guard: bool = option(False, help="Do not stop a run that destroys the model.")
+    checkpoint_seconds: float | None = option(None, help="Seconds between checkpoints.")
+    checkpoint_steps: int | None = option(None, help="Most steps between checkpoints.")
+
+    def __post_init__(self) -> None:
+        self._require_words()
+        self.chosen()
+        if (self.text or self.key) and not self.id and self.model:
+            raise UsageError("A request's text and key are for its record, which needs an id (request-id).")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **changes: Any) -> Self:
+        r"""Read a request from a YAML file.
+
+        Args:
+            path: The file. Paths in it are relative to its folder.
+            changes: Fields that replace those of the file.
+
+        Returns:
+            The request.
+
+        Raises:
+            UsageError: The file cannot be read, or has an unknown key.
+
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp(), "request.yaml")
+        >>> file.write_text("model: owner/model\nforget: person_id = 17\nset: {epochs: 2}\nmethod: ga\n") > 0
+        True
+        >>> Request.load(file, seed=1).settings
+        {'epochs': 2}
+        """
+        return cls(**{**read_request(Path(path), cls), **changes})
+
+    def chosen(self) -> Method:
+        """Return the method with its settings."""
+        names = [name for name, one in all_methods().items() if any(row["name"] == "goal" for row in one.describe())]
+        name = self.method or (names[0] if self.goal else DEFAULT)
+        if self.goal and name not in names:
+            raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
+        return find_method(name).configure(
+            {**self.settings, **({"goal": self.goal} if self.goal else {})}, profile=self.profile
+        )
+
+    def find(self) -> Rows:
+        """Find the columns and rows that the request means. No model is loaded."""
+        for name in ("model", "train", "forget"):
+            if getattr(self, name) is None:
+                raise UsageError(f"The request has no {name}. Give it as --{name}, or as a key of the file.")
+        return find(
+            model=str(self.model),
+            train=str(self.train),
+            test=self.test,
+            inputs=_listed(self.input),
+            label=self.label,
+            id_column=self.id_column,
+            forget=self.forget or "",
+            adjacent=self.adjacent,
+        )
+
+    def prepare(self) -> Prepared:
+        """Load what the request names: the model, and the splits of its data."""
+        return prepare(self.find(), device=self.device, skip_unreadable=self.skip_unreadable)
+
+    def run(self, *, resume: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
+        """Unlearn as the request says.
+
+        Args:
+            resume: Go on with an unfinished run in the output folder, if there is one.
+            callbacks: What goes along with the run.
+
+        Returns:
+            What the run gave.
+
+        Raises:
+            UsageError: The request cannot be run. Nothing was written.
+            RunError: The work failed.
+        """
+        compute = Compute(self.device, precision=self.precision)  # type: ignore[arg-type]
+        guard = None if self.no_guard else Limits.parse(self.limits)
+        prepared = self.prepare()
+        if self.id:
+            self.check(prepared.model, prepared.split, prepared.test)
+        result = unlearn(
+            prepared.model,
+            prepared.split,
+            self.chosen(),
+            test=prepared.test,
+            seed=self.seed,
+            out=self.out,
+            resume=resume and self.out is not None and unfinished(Path(self.out)).exists(),
+            compute=compute,
+            guard=guard,
+            profile=self.profile,
+            callbacks=[
+                Checkpoints(self.checkpoint_seconds, self.checkpoint_steps),
+                Note(unweave=__version__, **({"request": self.id} if self.id else {})),
+                *callbacks,
+            ],
+        )
+        if self.id and self.out is not None:
+            write(result, self)
+        return result
+
+
+def _listed(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(columns, str):
+        return tuple(word.strip() for word in columns.split(",") if word.strip())
+    return tuple(columns or ())

@@ -1,0 +1,149 @@
+"""A request on its way to a run: first the rows, without any model, then the model and the splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.api import Split
+from unweave.data import Samples, Stored
+from unweave.errors import UsageError
+from unweave.requests.data_table import DataTable
+from unweave.requests.label_numbers import label_numbers
+from unweave.requests.models import Checkpoint, TransformersCheckpoint
+from unweave.requests.pictures import Pictures
+from unweave.requests.reading import open_data
+from unweave.requests.roles import Roles, find_roles
+from unweave.requests.row_files import Positions
+from unweave.requests.selecting import RULES, What, find_rows, is_condition, rule_for, split_by, test_split_by
+from unweave.requests.sentences import Sentences
+
+NONE: Positions = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Located:
+    """One data set with its labels, and the rows that are meant in it. ``named`` are adjacent rows, if named."""
+
+    table: DataTable
+    roles: Roles
+    labels: Tensor
+    forget: Positions
+    named: Positions | None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a request means, found without a model."""
+
+    checkpoint: Checkpoint
+    train: Located
+    test: Located | None
+    rule: What  # what is adjacent
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that a run needs."""
+
+    model: nn.Module
+    split: Split
+    test: Split | None
+    reader: Any
+
+
+def open_checkpoint(name: str) -> Checkpoint:
+    """Open what a request names as its model, without its weights."""
+    return TransformersCheckpoint.open(name)
+
+
+def find(
+    *,
+    model: str,
+    train: str,
+    test: str | None,
+    inputs: tuple[str, ...],
+    label: str | None,
+    id_column: str | None,
+    forget: What,
+    adjacent: What | None,
+) -> Rows:
+    """Find the columns and the rows of a request. No weights are loaded."""
+    checkpoint = open_checkpoint(model)
+    table = open_data(train)
+    roles = find_roles(table, checkpoint.kind, inputs=inputs, label=label, id_column=id_column)
+    labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
+    rows = find_rows(forget, table, roles.id, subset="forget")
+    rule = rule_for(adjacent, rows, labels)
+    named = None if rule in RULES else find_rows(rule, table, roles.id, subset="adjacent")
+    if named is not None and len(np.setdiff1d(named, rows)) == 0:
+        raise UsageError(f"All {len(named)} rows that are adjacent by {adjacent!r} are to be forgotten. Name others.")
+    located = Located(table, roles, labels, rows, named)
+    return Rows(checkpoint, located, _located_test(test, located, checkpoint, forget, rule) if test else None, rule)
+
+
+def _located_test(name: str, train: Located, checkpoint: Checkpoint, forget: What, rule: What) -> Located:
+    """Find the test data's rows. A condition means them too, while ids and row numbers are those of training data."""
+    table = open_data(name, part="test")
+    roles = Roles(tuple(map(table.require, train.roles.inputs)), table.require(train.roles.label))
+    labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
+    rows = rows_if_condition(forget, table)
+    named = None if rule in RULES else rows_if_condition(rule, table)
+    return Located(table, roles, labels, NONE if rows is None else rows, named)
+
+
+def rows_if_condition(what: What, table: DataTable) -> Positions | None:
+    """Return the rows of test data that a condition means; None if it is a file or a list."""
+    from unweave.requests.conditions import rows_where
+
+    return rows_where(what, table) if isinstance(what, str) and is_condition(what) else None
+
+
+def prepare(
+    rows: Rows, *, device: str | torch.device | None = None, skip_unreadable: bool = False
+) -> Prepared:
+    """Load the model, decode the data, and split it."""
+    reader = rows.checkpoint.reader()
+    train, test = (
+        None if part is None else _stored(part, rows.checkpoint, reader, skip_unreadable=skip_unreadable)
+        for part in (rows.train, rows.test)
+    )
+    assert train is not None
+    model = rows.checkpoint.load()
+    how: dict[str, Any] = {"model": model, "device": device}
+    forget = _readable(rows.train.forget, train)
+    if len(forget) == 0:
+        raise UsageError(f"None of the {len(rows.train.forget)} rows to forget can be read.")
+    split = split_by(rows.rule, Samples(train), forget, named=rows.train.named, **how)
+    other = None
+    if test is not None and rows.test is not None:
+        gone = _readable(rows.test.forget, test)
+        other = _without(test, test_split_by(rows.rule, Samples(test), split, gone, named=rows.test.named, **how))
+    return Prepared(model, _without(train, split), other, reader)
+
+
+def _readable(rows: Positions, stored: Stored) -> Positions:
+    return np.setdiff1d(rows, getattr(stored, "unreadable", []))
+
+
+def _without(stored: Stored, split: Split) -> Split:
+    """Return the split without rows that cannot be read."""
+    if not getattr(stored, "unreadable", []):
+        return split
+    kept = (_readable(split[name], stored) for name in ("forget", "adjacent", "remote"))
+    return Split(split.samples, *kept, allow_empty=split.allow_empty)
+
+
+def _stored(located: Located, checkpoint: Checkpoint, reader: Any, *, skip_unreadable: bool) -> Stored:
+    if checkpoint.kind == "image":
+        channels = getattr(getattr(checkpoint, "config", None), "num_channels", None) or 3
+        column = located.roles.inputs[0]
+        return Pictures(
+            located.table, column, located.labels, reader, channels, skip_unreadable=skip_unreadable
+        )
+    limit = getattr(getattr(checkpoint, "config", None), "max_position_embeddings", None)
+    return Sentences(located.table, located.roles, located.labels, reader, limit)
