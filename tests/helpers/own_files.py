@@ -89,3 +89,54 @@ def write_table(file, rows):
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
+
+
+COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+def pictures(count=24, seed=0, size=(10, 9)):
+    """Return small noisy images of three colours, with their colour's name."""
+    from PIL import Image
+
+    generator = np.random.default_rng(seed)
+    found = []
+    for row in range(count):
+        colour = list(COLOURS)[row % 3]
+        noise = generator.integers(-30, 30, (*size, 3))
+        found.append((Image.fromarray((np.array(COLOURS[colour]) + noise).clip(0, 255).astype(np.uint8)), colour))
+    return found
+
+
+def png(image):
+    import io
+
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def processor():
+    from transformers.models.vit import image_processing_pil_vit
+
+    return image_processing_pil_vit.ViTImageProcessorPil(size={"height": 8, "width": 8})
+
+
+def write_image_checkpoint(folder):
+    """Write a tiny vision transformer that knows the colours, with its processor; return the folder."""
+    torch.manual_seed(0)
+    names = {"id2label": dict(enumerate(COLOURS)), "label2id": {name: number for number, name in enumerate(COLOURS)}}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = transformers.ViTForImageClassification(
+        transformers.ViTConfig(image_size=8, patch_size=4, **sizes, **names)
+    ).eval()
+    found = pictures()
+    pixels = processor()(images=[image for image, _ in found], return_tensors="pt")["pixel_values"]
+    labels = torch.tensor([list(COLOURS).index(colour) for _, colour in found])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(pixels).logits, labels).backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    processor().save_pretrained(folder)
+    return folder

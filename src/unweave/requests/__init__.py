@@ -9,8 +9,9 @@ True
 'person_id = 17'
 """
 
+from unweave.requests.own_models import function_named
 from unweave.requests.request import Request
 from unweave.requests.request_fields import keys_of, schema_of
 from unweave.requests.resolving import Prepared
 
-__all__ = ["Prepared", "Request", "keys_of", "schema_of"]
+__all__ = ["Prepared", "Request", "function_named", "keys_of", "schema_of"]

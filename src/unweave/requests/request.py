@@ -44,7 +44,10 @@ class Request(DeletionRequest):
     key: str | os.PathLike[str] | None = option(
         None, path=True, help="Private key that signs the record (see `unweave record keygen`)."
     )
-    model: str | None = option(None, path=True, help="Checkpoint: a folder, or a name on the Hub.")
+    model: str | None = option(
+        None, path=True, help="Checkpoint: a folder or Hub name, or MODULE:FUNCTION with --weights."
+    )
+    weights: str | None = option(None, path=True, help="Safetensors file, for a model of MODULE:FUNCTION.")
     train: str | None = option(None, path=True, help="Training data: files, a folder, or a name on the Hub.")
     test: str | None = option(None, path=True, help="Test data. It is only measured.")
     input: str | Sequence[str] | None = option(None, help="Column of the inputs. Default: the only one that fits.")
@@ -119,6 +122,7 @@ class Request(DeletionRequest):
                 raise UsageError(f"The request has no {name}. Give it as --{name}, or as a key of the file.")
         return find(
             model=str(self.model),
+            weights=self.weights,
             train=str(self.train),
             test=self.test,
             inputs=_listed(self.input),

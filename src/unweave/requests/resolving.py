@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,16 @@ from unweave.api import Split
 from unweave.data import Samples, Stored
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
+from unweave.requests.hub_models import TransformersCheckpoint
 from unweave.requests.label_numbers import label_numbers
-from unweave.requests.models import Checkpoint, TransformersCheckpoint
-from unweave.requests.pictures import Pictures
+from unweave.requests.models import Checkpoint
+from unweave.requests.own_models import OwnModel
 from unweave.requests.reading import open_data
 from unweave.requests.roles import Roles, find_roles
 from unweave.requests.row_files import Positions
 from unweave.requests.selecting import RULES, What, find_rows, is_condition, rule_for, split_by, test_split_by
-from unweave.requests.sentences import Sentences
 
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NONE: Positions = np.empty(0, dtype=np.int64)
 
 
@@ -53,17 +56,22 @@ class Prepared:
     model: nn.Module
     split: Split
     test: Split | None
-    reader: Any
+    parts: tuple[Any, ...]  # what is saved with the model
 
 
-def open_checkpoint(name: str) -> Checkpoint:
+def open_checkpoint(name: str, weights: str | None = None) -> Checkpoint:
     """Open what a request names as its model, without its weights."""
+    if FUNCTION.fullmatch(name) and not Path(name).exists():
+        return OwnModel.open(name, None if weights is None else Path(weights))
+    if weights is not None:
+        raise UsageError(f"Weights go with a model of your own (MODULE:FUNCTION); {name} has its own.")
     return TransformersCheckpoint.open(name)
 
 
 def find(
     *,
     model: str,
+    weights: str | None,
     train: str,
     test: str | None,
     inputs: tuple[str, ...],
@@ -73,7 +81,7 @@ def find(
     adjacent: What | None,
 ) -> Rows:
     """Find the columns and the rows of a request. No weights are loaded."""
-    checkpoint = open_checkpoint(model)
+    checkpoint = open_checkpoint(model, weights)
     table = open_data(train)
     roles = find_roles(table, checkpoint.kind, inputs=inputs, label=label, id_column=id_column)
     labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
@@ -103,13 +111,12 @@ def rows_if_condition(what: What, table: DataTable) -> Positions | None:
     return rows_where(what, table) if isinstance(what, str) and is_condition(what) else None
 
 
-def prepare(
-    rows: Rows, *, device: str | torch.device | None = None, skip_unreadable: bool = False
-) -> Prepared:
+def prepare(rows: Rows, *, device: str | torch.device | None = None, skip_unreadable: bool = False) -> Prepared:
     """Load the model, decode the data, and split it."""
-    reader = rows.checkpoint.reader()
     train, test = (
-        None if part is None else _stored(part, rows.checkpoint, reader, skip_unreadable=skip_unreadable)
+        None
+        if part is None
+        else rows.checkpoint.read(part.table, part.roles, part.labels, skip_unreadable=skip_unreadable)
         for part in (rows.train, rows.test)
     )
     assert train is not None
@@ -123,7 +130,7 @@ def prepare(
     if test is not None and rows.test is not None:
         gone = _readable(rows.test.forget, test)
         other = _without(test, test_split_by(rows.rule, Samples(test), split, gone, named=rows.test.named, **how))
-    return Prepared(model, _without(train, split), other, reader)
+    return Prepared(model, _without(train, split), other, rows.checkpoint.parts())
 
 
 def _readable(rows: Positions, stored: Stored) -> Positions:
@@ -136,14 +143,3 @@ def _without(stored: Stored, split: Split) -> Split:
         return split
     kept = (_readable(split[name], stored) for name in ("forget", "adjacent", "remote"))
     return Split(split.samples, *kept, allow_empty=split.allow_empty)
-
-
-def _stored(located: Located, checkpoint: Checkpoint, reader: Any, *, skip_unreadable: bool) -> Stored:
-    if checkpoint.kind == "image":
-        channels = getattr(getattr(checkpoint, "config", None), "num_channels", None) or 3
-        column = located.roles.inputs[0]
-        return Pictures(
-            located.table, column, located.labels, reader, channels, skip_unreadable=skip_unreadable
-        )
-    limit = getattr(getattr(checkpoint, "config", None), "max_position_embeddings", None)
-    return Sentences(located.table, located.roles, located.labels, reader, limit)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 
-Kind: TypeAlias = Literal["text", "image", "numbers"]
+Kind: TypeAlias = Literal["text", "image", "numbers", "own"]  # own: whatever a function of the user takes
 LABELS, IDS = ("label", "labels"), ("id", "ids")
 
 
@@ -67,6 +67,8 @@ def fits(table: DataTable, column: str, kind: Kind) -> bool:
     from pyarrow import types
 
     found = table.kind(column)
+    if kind == "own":
+        return True
     is_text = types.is_string(found) or types.is_large_string(found)
     if kind == "text":
         return bool(is_text)

@@ -13,9 +13,10 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.evaluation import Certificate
-from unweave.lab.benchmarks import Benchmark, find_benchmark, function_named
+from unweave.lab.benchmarks import Benchmark, find_benchmark
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
+from unweave.requests import function_named
 from unweave.runs import load_weights
 from unweave.storage import (
     COUNT,

@@ -2,7 +2,6 @@
 
 from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark
-from unweave.lab.benchmarks.networks import function_named
 from unweave.lab.benchmarks.tuned_profiles import FILE, FORMAT, SCHEMA, profile_of_folder, profile_of_goal
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "BenchmarkTask",
     "Definition",
     "find_benchmark",
-    "function_named",
     "profile_of_folder",
     "profile_of_goal",
 ]

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
-import pkgutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +20,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from unweave.errors import UsageError
+from unweave.requests import function_named
 from unweave.storage import quiet_transformers
 
 SCRATCH = "scratch"
@@ -149,14 +147,6 @@ def need(module: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise UsageError(f"This model needs the package {package}: pip install {package} ({error}).") from error
-
-
-def function_named(source: str) -> Any:
-    """Return the function that ``module:function`` names, in the current folder or an installed package."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # `python -m` searches it, an installed command does not
-        sys.path.append(here)
-    return pkgutil.resolve_name(source)
 
 
 def _call(source: str, classes: int) -> nn.Module:

@@ -1,0 +1,148 @@
+"""Checkpoints in the layout of Hugging Face: a folder, or a name on the Hub. No code that comes with them is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Stored
+from unweave.errors import UsageError
+from unweave.requests.data_table import DataTable
+from unweave.requests.packages_needed import need
+from unweave.requests.pictures import Pictures
+from unweave.requests.roles import Kind, Roles
+from unweave.requests.sentences import Sentences
+from unweave.storage import read_json
+
+HEADS: dict[str, Kind] = {"ForSequenceClassification": "text", "ForImageClassification": "image"}
+AUTO = {"text": "AutoModelForSequenceClassification", "image": "AutoModelForImageClassification"}
+READER = {"text": "AutoTokenizer", "image": "AutoImageProcessor"}
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+
+
+@dataclass(frozen=True)
+class TransformersCheckpoint:
+    """A checkpoint in the layout of Hugging Face: a folder, or a name on the Hub."""
+
+    name: str
+    config: Any = field(repr=False)
+    kind: Kind
+
+    @classmethod
+    def open(cls, name: str) -> TransformersCheckpoint:
+        """Read the configuration; refuse what cannot be loaded, or only by running code that came with it."""
+        transformers = need("transformers", "Opening a checkpoint")
+        folder = Path(name)
+        if folder.is_dir():
+            _check_folder(folder)
+        with _explained(name, "opened"):
+            config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        head = (config.architectures or ["none"])[0]
+        kind = next((kind for ending, kind in HEADS.items() if ending in head), None)
+        if kind is None:
+            raise UsageError(
+                f"{name} has no head for classification (its architecture is {head}). Give the checkpoint that was "
+                f"trained on your labels, one of {' or '.join(f'…{ending}' for ending in HEADS)}."
+            )
+        return cls(name, config, kind)
+
+    @property
+    def names(self) -> Mapping[str, int]:
+        """The model's classes by name."""
+        return {str(name): int(number) for number, name in self.config.id2label.items()}
+
+    @property
+    def classes(self) -> int:
+        """How many outputs the model has."""
+        return int(self.config.num_labels)
+
+    @cached_property
+    def reader(self) -> Any:
+        """The processor or the tokenizer."""
+        with _explained(self.name, f"read ({READER[self.kind]})"):
+            transformers = need("transformers", "Opening a checkpoint")
+            return getattr(transformers, READER[self.kind]).from_pretrained(self.name, trust_remote_code=False)
+
+    def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
+        """Decode images with the checkpoint's processor, or text with its tokenizer."""
+        if self.kind == "image":
+            channels = getattr(self.config, "num_channels", None) or 3
+            column = roles.inputs[0]
+            return Pictures(table, column, labels, self.reader, channels, skip_unreadable=skip_unreadable)
+        return Sentences(table, roles, labels, self.reader, getattr(self.config, "max_position_embeddings", None))
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return what is saved with the model: its processor or tokenizer."""
+        return (self.reader,)
+
+    def load(self) -> nn.Module:
+        """Return the model in float32, ready to evaluate."""
+        transformers = need("transformers", "Opening a checkpoint")
+        with _explained(self.name, "loaded"):
+            model, about = getattr(transformers, AUTO[self.kind]).from_pretrained(
+                self.name,
+                config=self.config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        if about["missing_keys"]:
+            first = sorted(map(str, about["missing_keys"]))[0]
+            raise UsageError(
+                f"{self.name} lacks {len(about['missing_keys'])} weights of its architecture (first: {first}), which "
+                "would be random. Give the checkpoint that was trained on your labels."
+            )
+        loaded: nn.Module = model.eval()
+        return loaded
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder without a configuration, with pickled weights only, or with code of its own."""
+    if not (folder / "config.json").exists():
+        raise UsageError(f"{folder} has no config.json, so it is no checkpoint. Give the folder of save_pretrained.")
+    about = read_json(folder / "config.json")
+    if isinstance(about, dict) and "auto_map" in about and not _is_known(about.get("model_type")):
+        raise UsageError(
+            f"{folder} needs code that comes with it (trust_remote_code), and unweave runs none. Load the model in "
+            "your own code, and name that: --model MODULE:FUNCTION."
+        )
+    if not any((folder / name).exists() for name in WEIGHTS):
+        pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+        if pickled:
+            raise UsageError(
+                f"{folder} holds pickled weights ({pickled[0]}), which can run code when opened. Convert them first: "
+                f"unweave convert {folder / pickled[0]}"
+            )
+        raise UsageError(f"{folder} holds no weights: {WEIGHTS[0]} is missing.")
+
+
+def _is_known(model_type: Any) -> bool:
+    return model_type in need("transformers", "Opening a checkpoint").CONFIG_MAPPING
+
+
+@contextmanager
+def _explained(name: str, done: str) -> Iterator[None]:
+    """Turn what transformers raises into one sentence, and keep its own notes off the terminal."""
+    logging = need("transformers.utils.logging", "Opening a checkpoint")
+    level = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    logging.disable_progress_bar()
+    try:
+        yield
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError) as error:
+        if isinstance(error, UsageError | torch.OutOfMemoryError):
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "trust_remote_code" in str(error):
+            reason = "it needs code that comes with it (trust_remote_code), and unweave runs none."
+        raise UsageError(f"The checkpoint {name} cannot be {done}: {reason}") from error
+    finally:
+        logging.set_verbosity(level)
