@@ -139,7 +139,8 @@ def _pixels(folder: Path) -> Callable[[list[Any]], Tensor]:
         images = [read_image(value, folder, 3) for value in values]
         if None in images:
             raise UsageError(
-                f"{images.count(None)} images cannot be read. Take their rows out or, if these are no images, let the function return a second one for its inputs."
+                f"{images.count(None)} images cannot be read. Take their rows out or, if these are no images, let the "
+                "function return a second one for its inputs."
             )
         try:
             pixels = np.stack([np.asarray(image) for image in images])

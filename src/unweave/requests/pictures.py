@@ -1,9 +1,9 @@
-"""Images as the checkpoint's processor makes them: every image is decoded once and kept on disk, as bytes if possible."""
+"""Images as the checkpoint's processor makes them: each is decoded once and kept on disk, as bytes if possible."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,9 @@ class Pictures(Stored):
         there = [image for image in images if image is not None]
         if there and not self.shape:
             self._begin(there)
-        found = iter(self._processed(there, dict.fromkeys(VALUES, False) if self.in_bytes else {}) if there else [])
+        found: Iterator[Array] = iter(
+            self._processed(there, dict.fromkeys(VALUES, False) if self.in_bytes else {}) if there else []
+        )
         blank = np.zeros(self.shape or (0,), dtype=self.kept.kind)
         self.kept.add(blank if image is None else next(found) for image in images)
 

@@ -18,7 +18,7 @@ from unweave.record import DeletionRequest, write
 from unweave.requests.request_fields import option
 from unweave.requests.request_file import read_request
 from unweave.requests.resolving import Prepared, Rows, find, prepare
-from unweave.runs import unfinished
+from unweave.runs import SaveWith, unfinished
 
 WHAT = str | Sequence[int | str]
 DEFAULT = inspect.signature(unlearn).parameters["method"].default
@@ -169,6 +169,7 @@ class Request(DeletionRequest):
             callbacks=[
                 Checkpoints(self.checkpoint_seconds, self.checkpoint_steps),
                 Note(unweave=__version__, **({"request": self.id} if self.id else {})),
+                *([SaveWith(*prepared.parts)] if prepared.parts else []),
                 *callbacks,
             ],
         )
