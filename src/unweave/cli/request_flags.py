@@ -19,19 +19,18 @@ RequestFile = Annotated[
 ]
 
 
-def takes_request(command: Callable[..., None], *, without: tuple[str, ...] = ()) -> Callable[..., None]:
+def takes_request(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with a request file and its flags; ``command`` is called with the request, by keyword.
 
     Args:
         command: The function. Its other parameters stay flags of their own.
-        without: Keys that the command does not take.
 
     Returns:
         A function with the signature that typer reads.
     """
     own = [one for one in inspect.signature(command).parameters.values() if one.name != "request"]
     hints = typing.get_type_hints(command, include_extras=True)
-    flags = {key: field for key, field in keys_of(Request).items() if key not in without}
+    flags = keys_of(Request)
     properties = schema_of(Request)["properties"]
 
     def called(file: Path | None = None, **given: Any) -> None:

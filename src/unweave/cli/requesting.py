@@ -16,6 +16,8 @@ from unweave.requests import Request
 from unweave.runs import unfinished
 
 
+@app.command()
+@takes_request
 def unlearn(request: Request, resume: Resume = False, as_json: AsJson = False) -> None:
     """Make your own model forget part of its data: a checkpoint, a table, and what to forget.
 
@@ -33,6 +35,3 @@ def unlearn(request: Request, resume: Resume = False, as_json: AsJson = False) -
         typer.echo(json.dumps(about))
         return
     out_console.print(f"{result.verdict}\n\nWritten to {out}.", highlight=False, markup=False, soft_wrap=True)
-
-
-app.command()(takes_request(unlearn))

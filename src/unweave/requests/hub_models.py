@@ -19,11 +19,10 @@ from unweave.requests.packages_needed import need
 from unweave.requests.pictures import Pictures
 from unweave.requests.roles import Kind, Roles
 from unweave.requests.sentences import Sentences
-from unweave.storage import read_json
+from unweave.storage import quiet_transformers, read_json
 
 HEADS: dict[str, Kind] = {"ForSequenceClassification": "text", "ForImageClassification": "image"}
 AUTO = {"text": "AutoModelForSequenceClassification", "image": "AutoModelForImageClassification"}
-READER = {"text": "AutoTokenizer", "image": "AutoImageProcessor"}
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
@@ -66,9 +65,11 @@ class TransformersCheckpoint:
     @cached_property
     def reader(self) -> Any:
         """The processor or the tokenizer."""
-        with _explained(self.name, f"read ({READER[self.kind]})"):
+        with _explained(self.name, "read (its processor or tokenizer)"):
             transformers = need("transformers", "Opening a checkpoint")
-            return getattr(transformers, READER[self.kind]).from_pretrained(self.name, trust_remote_code=False)
+            if self.kind == "image":
+                return transformers.AutoImageProcessor.from_pretrained(self.name, trust_remote_code=False)
+            return transformers.AutoTokenizer.from_pretrained(self.name, trust_remote_code=False)
 
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Decode images with the checkpoint's processor, or text with its tokenizer."""
@@ -131,12 +132,9 @@ def _is_known(model_type: Any) -> bool:
 @contextmanager
 def _explained(name: str, done: str) -> Iterator[None]:
     """Turn what transformers raises into one sentence, and keep its own notes off the terminal."""
-    logging = need("transformers.utils.logging", "Opening a checkpoint")
-    level = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    logging.disable_progress_bar()
     try:
-        yield
+        with quiet_transformers():
+            yield
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError) as error:
         if isinstance(error, UsageError | torch.OutOfMemoryError):
             raise
@@ -144,5 +142,3 @@ def _explained(name: str, done: str) -> Iterator[None]:
         if "trust_remote_code" in str(error):
             reason = "it needs code that comes with it (trust_remote_code), and unweave runs none."
         raise UsageError(f"The checkpoint {name} cannot be {done}: {reason}") from error
-    finally:
-        logging.set_verbosity(level)

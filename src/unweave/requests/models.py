@@ -12,7 +12,7 @@ from unweave.requests.data_table import DataTable
 from unweave.requests.roles import Kind, Roles
 
 
-class Checkpoint(Protocol):
+class ModelSource(Protocol):
     """Where a model comes from, and what it reads."""
 
     @property

@@ -1,9 +1,9 @@
 """DATA: which files a request names, opened as one table that is read in batches.
 
 >>> import pyarrow as pa, pyarrow.parquet, tempfile
->>> folder = tempfile.TemporaryDirectory()
->>> pa.parquet.write_table(pa.table({"text": ["a", "b", "c"], "label": [0, 1, 1]}), folder.name + "/train.parquet")
->>> data = open_data(folder.name + "/*.parquet")
+>>> folder = tempfile.mkdtemp()
+>>> pa.parquet.write_table(pa.table({"text": ["a", "b", "c"], "label": [0, 1, 1]}), folder + "/train.parquet")
+>>> data = open_data(folder + "/*.parquet")
 >>> len(data), data.columns, data.column("label").to_pylist()
 (3, ['text', 'label'], [0, 1, 1])
 """

@@ -17,7 +17,7 @@ from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.hub_models import TransformersCheckpoint
 from unweave.requests.label_numbers import label_numbers
-from unweave.requests.models import Checkpoint
+from unweave.requests.models import ModelSource
 from unweave.requests.own_models import OwnModel
 from unweave.requests.reading import open_data
 from unweave.requests.roles import Roles, find_roles
@@ -43,7 +43,7 @@ class Located:
 class Rows:
     """The rows that a request means, found without a model."""
 
-    checkpoint: Checkpoint
+    checkpoint: ModelSource
     train: Located
     test: Located | None
     rule: What  # what is adjacent
@@ -59,7 +59,7 @@ class Prepared:
     parts: tuple[Any, ...]  # what is saved with the model
 
 
-def open_checkpoint(name: str, weights: str | None = None) -> Checkpoint:
+def open_checkpoint(name: str, weights: str | None = None) -> ModelSource:
     """Open what a request names as its model, without its weights."""
     if FUNCTION.fullmatch(name) and not Path(name).exists():
         return OwnModel.open(name, None if weights is None else Path(weights))
@@ -94,7 +94,7 @@ def find(
     return Rows(checkpoint, located, _located_test(test, located, checkpoint, forget, rule) if test else None, rule)
 
 
-def _located_test(name: str, train: Located, checkpoint: Checkpoint, forget: What, rule: What) -> Located:
+def _located_test(name: str, train: Located, checkpoint: ModelSource, forget: What, rule: What) -> Located:
     """Find the test data's rows. A condition means them too, while ids and row numbers are those of training data."""
     table = open_data(name, part="test")
     roles = Roles(tuple(map(table.require, train.roles.inputs)), table.require(train.roles.label))
