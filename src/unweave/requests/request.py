@@ -77,6 +77,8 @@ class Request(DeletionRequest):
     checkpoint_steps: int | None = option(None, help="Most steps between checkpoints.")
 
     def __post_init__(self) -> None:
+        if self.id != "":
+            self.require_id()
         self._require_words()
         self.chosen()
         if (self.text or self.key) and not self.id and self.model:
