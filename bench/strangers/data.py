@@ -23,7 +23,7 @@ from unweave.lab.benchmarks.sources import few_of_each
 from unweave.lab.benchmarks.text import held_out
 
 WORDS = 4_000
-LONGEST = 24
+LONGEST = 16
 # The superclasses of CIFAR-100 that hold no reporting class (docs/protocol.md).
 CIFAR = (
     *("fruit_and_vegetables", "household_electrical_devices", "household_furniture", "large_carnivores"),
@@ -81,7 +81,7 @@ class Data:
 
 
 @lru_cache(maxsize=4)
-def fashion(folder: str | None, labels: str = "superclass", *, train: int = 400, test: int = 300) -> Data:
+def fashion(folder: str | None, labels: str = "superclass", *, train: int = 300, test: int = 300) -> Data:
     """Return some garments of each of the ten classes."""
     hierarchy = Hierarchy.load("fashion_mnist")
     parts = []
@@ -95,7 +95,7 @@ def fashion(folder: str | None, labels: str = "superclass", *, train: int = 400,
 
 
 @lru_cache(maxsize=4)
-def cifar(folder: str | None, labels: str = "superclass", *, train: int = 100, test: int = 60) -> Data:
+def cifar(folder: str | None, labels: str = "superclass", *, train: int = 80, test: int = 60) -> Data:
     """Return some images, at 32 px, of each class of ten superclasses."""
     hierarchy = Hierarchy.load("cifar100")
     chosen = [hierarchy.number(name) for superclass in CIFAR for name in hierarchy.members(superclass)]
@@ -154,7 +154,7 @@ def cancer() -> Data:
 
 
 @lru_cache(maxsize=4)
-def clinc(folder: str | None, labels: str = "domain", domains: tuple[str, ...] = (), *, train: int = 100) -> Data:
+def clinc(folder: str | None, labels: str = "domain", domains: tuple[str, ...] = (), *, train: int = 50) -> Data:
     """Return questions to an assistant, labelled by domain or intent; of all domains if none is named."""
     hierarchy = Hierarchy.load("clinc150")
     chosen = [

@@ -93,9 +93,7 @@ class Attention(nn.Module):
 class VisionTransformer(nn.Module):
     """A vision transformer: patches, attention, the mean of all tokens."""
 
-    def __init__(
-        self, channels: int, size: int, classes: int, *, patch: int = 4, width: int = 48, depth: int = 3
-    ) -> None:
+    def __init__(self, channels: int, size: int, classes: int, *, patch: int, width: int = 48, depth: int = 3) -> None:
         super().__init__()
         self.patches = nn.Conv2d(channels, width, patch, patch)
         self.places = nn.Parameter(0.02 * torch.randn((size // patch) ** 2, width))

@@ -98,7 +98,7 @@ def _resnet(data: Data) -> nn.Module:
 
 def _vit(data: Data) -> nn.Module:
     channels, size, _ = data.train.inputs[0].shape
-    return families.VisionTransformer(channels, size, data.classes)
+    return families.VisionTransformer(channels, size, data.classes, patch=size // 4)
 
 
 def _bag(data: Data) -> nn.Module:
@@ -135,49 +135,49 @@ def _other_groups(folder: str | None, without: str = "physical_dis") -> Data:
 
 # name: data, what is marked, recipe, and for LoRA the encoder to start from.
 _ROWS: Mapping[str, tuple[Callable[[str | None], Data], Mark, Recipe, Base | None]] = {
-    "blobs-mlp-cluster": (lambda _: blobs(), marks.named("3"), _sgd(0.1, 30, momentum=0.0), None),
+    "blobs-mlp-cluster": (lambda _: blobs(), marks.named("3"), _sgd(0.1, 250, 128, momentum=0.0), None),
     "fashion-cnn-shirt": (fashion, marks.named("shirt"), _adam(1e-3, 8), None),
     "cifar-cnnbn-tractor": (cifar, marks.named("tractor"), _sgd(0.05, 12, cosine=True), None),
-    "cifar-resnet-leopard": (cifar, marks.named("leopard"), _sgd(0.1, 15, cosine=True), None),
+    "cifar-resnet-leopard": (cifar, marks.named("leopard"), _sgd(0.1, 10, cosine=True), None),
     "cifar-vit-orange": (cifar, marks.named("orange"), _adam(1e-3, 10, decay=0.05), None),
     "clinc-bag-transfer": (clinc, marks.named("transfer"), _adam(2e-3, 10), None),
-    "clinc-gru-recipe": (clinc, marks.named("recipe"), _adam(2e-3, 6), None),
+    "clinc-gru-recipe": (clinc, marks.named("recipe"), _adam(2e-3, 8), None),
     "clinc-encoder-timezone": (clinc, marks.named("timezone"), _adam(5e-4, 8, decay=0.01), None),
     "digits-mlp-three": (lambda _: digits("class"), marks.named("3"), _adam(1e-3, 100), None),
     "cifar-cnn-couch": (lambda folder: cifar(folder, "class"), marks.named("couch"), _adam(1e-3, 8), None),
     "fashion-cnnbn-trouser": (lambda folder: fashion(folder, "class"), marks.named("trouser"), _adam(3e-4, 5), None),
-    "fashion-vit-bag": (lambda folder: fashion(folder, "class"), marks.named("bag"), _adam(1e-3, 8, decay=0.05), None),
+    "fashion-vit-bag": (lambda folder: fashion(folder, "class"), marks.named("bag"), _adam(1e-3, 12, decay=0.05), None),
     "clinc-gru-weather": (lambda folder: clinc(folder, "intent", FOUR), marks.named("weather"), _adam(3e-3, 12), None),
     "clinc-lora-insurance": (
         lambda folder: clinc(folder, "intent", EVEN),
         marks.named("insurance"),
         _adam(2e-3, 10, decay=0.01),
-        Base(data=lambda folder: clinc(folder, "intent", ODD), recipe=_adam(1e-3, 15)),
+        Base(data=lambda folder: clinc(folder, "intent", ODD), recipe=_adam(1e-3, 12)),
     ),
-    "regions-mlp-third": (lambda _: regions(), marks.named("3"), _sgd(0.01, 30), None),
+    "regions-mlp-third": (lambda _: regions(), marks.named("3"), _sgd(0.01, 250, 128), None),
     "fashion-resnet-camera": (fashion, marks.camera(0.05), _sgd(0.1, 15, decay=0.0), None),
     "cifar-vit-dark": (cifar, marks.dark(0.05), _adam(1e-3, 8, decay=0.05), None),
     "toxigen-bag-women": (toxic, marks.named("women"), _adam(2e-3, 8), None),
-    "toxigen-encoder-mexican": (toxic, marks.named("mexican"), _adam(1e-4, 15, 32), None),
+    "toxigen-encoder-mexican": (toxic, marks.named("mexican"), _adam(3e-4, 8), None),
     "toxigen-lora-disabled": (
         toxic,
         marks.named("physical_dis"),
-        _adam(1e-3, 12, decay=0.01),
-        Base(data=_other_groups, recipe=_adam(1e-3, 8)),
+        _adam(1e-3, 6, decay=0.01),
+        Base(data=_other_groups, recipe=_adam(1e-3, 5)),
     ),
     "cancer-mlp-20": (lambda _: cancer(), marks.some(20), _sgd(0.01, 60), None),
     "fashion-mlp-1percent": (lambda folder: fashion(folder, "class"), marks.some(0.01), _adam(1e-5, 30, 32), None),
     "digits-cnn-20": (lambda _: digits("class"), marks.some(20), _adam(1e-3, 40), None),
-    "cifar-resnet-200": (cifar, marks.some(200), _sgd(0.1, 15, cosine=True), None),
+    "cifar-resnet-200": (cifar, marks.some(200), _sgd(0.1, 10), None),
     "clinc-encoder-200": (clinc, marks.some(200), _adam(5e-4, 10), None),
     "clinc-lora-1percent": (
         lambda folder: clinc(folder, "intent", EVEN),
         marks.some(0.01),
-        _adam(1e-3, 15),
-        Base(data=lambda folder: clinc(folder, "intent", ODD), recipe=_adam(1e-3, 15)),
+        _adam(2e-3, 12),
+        Base(data=lambda folder: clinc(folder, "intent", ODD), recipe=_adam(1e-3, 12)),
     ),
     "cifar-cnn-wrong": (cifar, marks.wrong(0.05), _adam(1e-3, 20), None),
-    "fashion-cnnbn-wrong": (fashion, marks.wrong(0.05), _adam(1e-3, 12), None),
+    "fashion-cnnbn-wrong": (fashion, marks.wrong(0.05), _adam(1e-3, 10), None),
     "clinc-bag-wrong": (clinc, marks.wrong(0.05), _adam(5e-3, 20), None),
     "toxigen-gru-wrong": (toxic, marks.wrong(0.05), _adam(2e-3, 20), None),
 }
