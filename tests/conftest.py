@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.shell import shell  # noqa: F401
 from unweave import Split
 from unweave.lab.benchmarks import find_benchmark
 

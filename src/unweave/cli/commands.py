@@ -8,6 +8,7 @@ COMMANDS = {
         "requesting",
         "Make your own model forget part of its data: a checkpoint, a table, and what to forget.",
     ),
+    "init": ("drafts", "Look at a model and its data, and write a request file with comments."),
     "demo": ("running", "Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."),
     "methods": ("listing", "List the methods, or show the settings of one."),
     "benchmarks": ("listing", "List the benchmarks, or show the recipe and settings of one."),

@@ -15,7 +15,7 @@ from unweave.requests import Request, keys_of, schema_of
 
 PLAIN = {"integer": int, "number": float, "boolean": bool}
 RequestFile = Annotated[
-    Path | None, typer.Argument(metavar="[REQUEST.yaml]", help="Request file. Flags replace its values.")
+    Path | None, typer.Argument(metavar="REQUEST.yaml", help="Request file. Flags replace its values.")
 ]
 
 
@@ -38,16 +38,16 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
         changes = {name: _read(value, name) for name, value in given.items() if value not in (None, [])}
         command(request=Request.load(file, **changes) if file else Request(**changes), **rest)
 
-    parameters = [inspect.Parameter("file", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)]
-    annotations: dict[str, Any] = {"file": RequestFile}
+    by_keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("file", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=RequestFile)
+    ]
     for key, field in flags.items():
-        parameters.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None))
-        annotations[field.name] = _annotation(key, properties[key])
-    for one in own:
-        parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        annotations[one.name] = hints[one.name]
+        annotation = _annotation(key, properties[key])
+        parameters.append(inspect.Parameter(field.name, by_keyword, default=None, annotation=annotation))
+    parameters += [one.replace(kind=by_keyword, annotation=hints[one.name]) for one in own]
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = annotations
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     return called
 

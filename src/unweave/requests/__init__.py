@@ -9,9 +9,10 @@ True
 'person_id = 17'
 """
 
+from unweave.requests.drafting import SCHEMA
 from unweave.requests.own_models import function_named
 from unweave.requests.request import Request
 from unweave.requests.request_fields import keys_of, schema_of
 from unweave.requests.resolving import Prepared
 
-__all__ = ["Prepared", "Request", "function_named", "keys_of", "schema_of"]
+__all__ = ["SCHEMA", "Prepared", "Request", "function_named", "keys_of", "schema_of"]

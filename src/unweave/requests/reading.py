@@ -110,7 +110,7 @@ def _of_pictures(path: Path) -> DataTable:
         raise UsageError(f"{path} holds no data: no {', '.join(FORMATS)} files, and no images in folders by class.")
     inner = [file.relative_to(path) for file in files]
     columns = {
-        "image": [str(file) for file in files],
+        "image": [file.as_posix() for file in inner],  # DataTable.folder is where they begin
         "label": [file.parts[0] for file in inner],
         "id": [file.as_posix() for file in inner],
     }

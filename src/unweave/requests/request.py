@@ -15,6 +15,7 @@ from unweave.engine import Callback, Checkpoints, Compute, Limits, Note
 from unweave.errors import UsageError
 from unweave.methods import Method, all_methods, find_method
 from unweave.record import DeletionRequest, write
+from unweave.requests.drafting import draft_request
 from unweave.requests.request_fields import option
 from unweave.requests.request_file import read_request
 from unweave.requests.resolving import Prepared, Rows, find, prepare
@@ -106,6 +107,24 @@ class Request(DeletionRequest):
         {'epochs': 2}
         """
         return cls(**{**read_request(Path(path), cls), **changes})
+
+    @classmethod
+    def draft(cls, model: str, train: str, *, weights: str | None = None, home: str | os.PathLike[str] = ".") -> str:
+        """Return the text of a request file for a model and its data, with comments.
+
+        Args:
+            model: The checkpoint.
+            train: The training data.
+            weights: The safetensors file of a model of MODULE:FUNCTION.
+            home: The folder of the file. Paths in it are relative to this folder.
+
+        Returns:
+            YAML. Columns, labels and groups are filled in; what to forget is not.
+
+        Raises:
+            UsageError: The model or the data cannot be opened.
+        """
+        return draft_request(model, train, weights=weights, home=Path(home), request=cls)
 
     def chosen(self) -> Method:
         """Return the method with its settings."""

@@ -54,6 +54,15 @@ def find_roles(
     return Roles(tuple(inputs), label, ids)
 
 
+def obvious_roles(table: DataTable, kind: Kind) -> Roles:
+    """Return the columns that need not be named. A role without an obvious column is empty."""
+    labels = [name for name in LABELS if name in table.columns]
+    ids = next((name for name in IDS if name in table.columns), None)
+    label = labels[0] if len(labels) == 1 else ""
+    fit = [name for name in table.columns if name not in (label, ids) and fits(table, name, kind)]
+    return Roles((fit[0],) if len(fit) == 1 else (), label, ids)
+
+
 def _only(table: DataTable, role: str, fit: Sequence[str], kind: str = "") -> str:
     if len(fit) == 1:
         return fit[0]
