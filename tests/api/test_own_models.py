@@ -24,7 +24,7 @@ from unweave.evaluation import Look, features
 from unweave.evaluation.distances import weight_distance
 from unweave.lab.audit import load_subject
 from unweave.methods import Method
-from unweave.record import Request
+from unweave.record import DeletionRequest
 from unweave.runs import load_weights
 from unweave.tasks import CLASSIFICATION
 
@@ -437,7 +437,7 @@ def test_contents_that_are_not_there_are_missed_before_any_work(model, split, tm
         raise FileNotFoundError(row)
 
     steps = []
-    words = {"out": tmp_path / "run", "request": Request(id="r", content=content), "compute": Compute("cpu")}
+    words = {"out": tmp_path / "run", "request": DeletionRequest(id="r", content=content), "compute": Compute("cpu")}
     with pytest.raises(FileNotFoundError):
         unlearn_on_record(model, split, "ft", callbacks=[StopWhen(lambda: bool(steps.append(1)))], **words)
     assert not steps

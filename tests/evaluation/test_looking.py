@@ -176,7 +176,7 @@ def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data
         with pytest.raises(UsageError, match=words):
             unlearn(model, **(common | arguments))
         assert list(tmp_path.iterdir()) == []
-    for words, request in {"It needs an id": {"text": "x"}, "a Request, or a mapping": "x"}.items():
+    for words, request in {"request's id is ''": {"text": "x"}, "a Request, or a mapping": "x"}.items():
         with pytest.raises(UsageError, match=words):
             Request.of(request)
     with pytest.raises(UsageError, match="One of torch's takes"):
