@@ -46,7 +46,7 @@ def main() -> None:
         for way, engine in WAYS.items():
             settings = benchmark.settings_for(method, None)
             done = unlearn(original, task.train, METHOD, seed=seed, compute=Compute(words.device), **engine, **settings)
-            scores = evaluate(done.model, task.train, task.test, questions=(), device=words.device)
+            scores = evaluate(done.model, task.train, task.test, questions=(), compute=Compute(words.device))
             accuracies = {f"{part} {subset}": scores[part][subset]["accuracy"] for part, subset in CELLS}
             runs.append({"way": way, "seed": seed, "seconds": done.cost.seconds, **accuracies})
             print(_line(f"{way} {seed}", runs[-1:]), flush=True)

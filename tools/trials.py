@@ -99,7 +99,7 @@ class Experiment:
 
     def scores(self, result: Result, *, retrained: list[nn.Module] | None = None) -> Row:
         """Return a row of the table."""
-        asked = {"reference": retrained, "questions": ("reference",), "resamples": 0, "device": self.common["device"]}
+        asked = {"reference": retrained, "questions": ("reference",), "resamples": 0, "compute": self.common["compute"]}
         found = evaluate(
             result.model, self.task.train, self.task.test, original=self.original, certificate=Shortfall(10.0), **asked
         )

@@ -107,8 +107,8 @@ def test_the_best_point_is_returned(model, split):
     last = uw.unlearn(trained, split, "ga", **ruin)
     best = uw.Best(forget_at_most=0.5, every=1)
     found = uw.unlearn(trained, split, "ga", callbacks=[best], **ruin)
-    accuracy = uw.evaluate(found.model, split, resamples=0, device="cpu")["train"]
-    worse = uw.evaluate(last.model, split, resamples=0, device="cpu")["train"]
+    accuracy = uw.evaluate(found.model, split, resamples=0, compute=uw.Compute("cpu"))["train"]
+    worse = uw.evaluate(last.model, split, resamples=0, compute=uw.Compute("cpu"))["train"]
     assert accuracy["forget"]["accuracy"] <= 0.5
     assert accuracy["remote"]["accuracy"] + accuracy["adjacent"]["accuracy"] == pytest.approx(2 * best.value)
     assert best.value >= (worse["remote"]["accuracy"] + worse["adjacent"]["accuracy"]) / 2

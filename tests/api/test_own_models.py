@@ -138,7 +138,7 @@ def test_a_model_that_counts_is_left_as_it_was(data, tmp_path):
     model, split = Counting(), Split(data, **PARTS)
     before, buffer = weights(model), model.seen
     unlearn(model, split, "ft", epochs=1, out=tmp_path / "run", test=split, compute=Compute("cpu"))
-    evaluate(model, split, device="cpu")
+    evaluate(model, split, compute=Compute("cpu"))
     assert same(before, weights(model))
     assert model.seen is buffer
 
@@ -176,7 +176,7 @@ def test_a_model_without_values_is_refused_in_words(data):
 
 def test_a_model_that_cannot_be_trained_still_gets_its_other_scores(model, split):
     frozen = model.requires_grad_(False)
-    scores = evaluate(frozen, split, split, questions=("membership", "relearn"), resamples=0, device="cpu")
+    scores = evaluate(frozen, split, split, questions=("membership", "relearn"), resamples=0, compute=Compute("cpu"))
     assert scores.metric("relearn_steps", "train", "forget").value is None
     assert "no trainable parameters" in scores.metric("relearn_steps", "train", "forget").note
     assert scores["train"]["remote"]["samples"] == 40
@@ -218,7 +218,7 @@ def test_what_is_done_to_logits_afterwards_does_not_hide_the_head(data, after):
 
 def test_a_scripted_model_can_be_examined(data):
     model = torch.jit.script(nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval())
-    evaluate(model, Split(data, **PARTS), resamples=0, device="cpu")
+    evaluate(model, Split(data, **PARTS), resamples=0, compute=Compute("cpu"))
 
 
 class Growing(nn.Linear):
@@ -237,7 +237,9 @@ class Growing(nn.Linear):
 
 def test_a_table_that_grew_is_not_cut_again(data):
     model, split = Growing(), Split(data, **PARTS)
-    first, second = (evaluate(model, split, resamples=0, device="cpu")["train"]["remote"]["loss"] for _ in range(2))
+    first, second = (
+        evaluate(model, split, resamples=0, compute=Compute("cpu"))["train"]["remote"]["loss"] for _ in range(2)
+    )
     assert first == second
 
 
@@ -292,7 +294,7 @@ def test_padding_is_cut_where_the_model_does_not_need_it(kind, cut, kept):
     model = kind()
     split = Split(sentences(model), **PARTS)
     split.samples.keep_data = kept
-    scores = evaluate(model, split, resamples=0, device="cpu")
+    scores = evaluate(model, split, resamples=0, compute=Compute("cpu"))
     assert {scores["train"][subset]["accuracy"] for subset in PARTS} == {1.0}
     assert padding_may_be_cut(model, split) is cut
     fresh = Split(sentences(model), **PARTS)
@@ -305,8 +307,8 @@ def test_padding_that_a_later_model_needs_stays():
     torch.manual_seed(0)
     first, second = Masked(), Mean()
     split = Split(sentences(second), **PARTS)
-    evaluate(first, split, resamples=0, device="cpu")
-    scores = evaluate(second, split, resamples=0, device="cpu")
+    evaluate(first, split, resamples=0, compute=Compute("cpu"))
+    scores = evaluate(second, split, resamples=0, compute=Compute("cpu"))
     assert {scores["train"][subset]["accuracy"] for subset in PARTS} == {1.0}
 
 
@@ -379,7 +381,7 @@ def test_samples_may_be_of_several_types():
     result = unlearn(
         Floats(5, 3), Split(Mixed(), **PARTS), "ga", epochs=1, compute=Compute("cpu")
     )  # reads the small ones first
-    scores = evaluate(result.model, Split(Mixed(), **PARTS), resamples=0, device="cpu")
+    scores = evaluate(result.model, Split(Mixed(), **PARTS), resamples=0, compute=Compute("cpu"))
     assert scores["train"]["remote"]["samples"] == 40
 
 
@@ -403,7 +405,7 @@ def test_labels_come_in_any_column(kind):
 def test_texts_as_labels_are_named():
     samples = [{"x": torch.zeros(2), "label": "cat"}] * 4
     with pytest.raises(UsageError, match="Column 'label' holds str"):
-        evaluate(nn.Linear(2, 2), Split(samples, forget=[0], adjacent=[1]), device="cpu")
+        evaluate(nn.Linear(2, 2), Split(samples, forget=[0], adjacent=[1]), compute=Compute("cpu"))
 
 
 def test_a_condition_says_yes_or_no(data):

@@ -167,9 +167,9 @@ def test_what_the_model_cannot_take_is_said(model, split, data):
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
             unlearn(model, wrong, compute=Compute("cpu"))
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
-            evaluate(model, wrong, device="cpu")
+            evaluate(model, wrong, compute=Compute("cpu"))
     with pytest.raises(UsageError, match="has the label 9, but the model has 3 classes"):
-        evaluate(model, Split((data[0], torch.full((60,), 9)), range(8), range(8, 20)), device="cpu")
+        evaluate(model, Split((data[0], torch.full((60,), 9)), range(8), range(8, 20)), compute=Compute("cpu"))
 
 
 @pytest.mark.parametrize("limits", [None, {}])

@@ -130,7 +130,7 @@ def test_calls_follow_the_signature_of_the_tree(monkeypatch):
         {"compute": {"device": "cpu"}, "guard": None, "epochs": 1},
         {"compute": {"device": "cpu"}, "guard": ()},
     ]
-    assert {"train", "test"} <= set(inspect.signature(unweave.evaluate).parameters)
+    assert {"train", "test", "compute"} <= set(inspect.signature(unweave.evaluate).parameters)
 
 
 def test_a_checkout_and_its_source_folder_are_both_taken(tmp_path):

@@ -194,7 +194,7 @@ def test_labels_may_be_of_every_whole_number_type(kind, data, split):
     for given in (labels, labels.to(kind)):
         train = Split((data[0], given), split.forget, split.adjacent, split.remote)
         runs.append(unlearn(model, train, method="scrub", epochs=1, forget_epochs=1, compute=Compute("cpu")).model)
-        assert evaluate(model, train, device="cpu")["train"]["remote"]["accuracy"] > 0
+        assert evaluate(model, train, compute=Compute("cpu"))["train"]["remote"]["accuracy"] > 0
     assert same(weights(runs[0]), weights(runs[1]))
 
 
@@ -206,7 +206,7 @@ def test_labels_that_are_no_class_numbers_are_refused_except_by_another_loss(lim
         with pytest.raises(UsageError, match=r"one integer per sample|no task fits"):
             unlearn(nn.Linear(5, 3), train, method="ft", epochs=1, guard=limits, compute=Compute("cpu"))
         with pytest.raises(UsageError, match=r"one integer per sample|no task fits"):
-            evaluate(nn.Linear(5, 3), train, device="cpu")
+            evaluate(nn.Linear(5, 3), train, compute=Compute("cpu"))
 
     def squared(model, data):
         return (model(data[0])[:, 0] - labels_of(data)).square()

@@ -73,7 +73,9 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
     assert kept.samples.kept(CPU)
     assert other.samples.kept(CPU) == (keep_data == "device")
     assert same(weights(first.model), weights(second.model))
-    scores = [evaluate(second.model, split, device="cpu")["train"]["remote"]["loss"] for split in (kept, other)]
+    scores = [
+        evaluate(second.model, split, compute=Compute("cpu"))["train"]["remote"]["loss"] for split in (kept, other)
+    ]
     assert scores[0] == scores[1]
 
 
@@ -214,13 +216,13 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     short = unlearn(model, cut, compute=Compute("cpu"), **FAST)
     assert set(short.model.widths) >= {16, 64}
     assert short.model.widths.count(16) > short.model.widths.count(64)
-    scores = evaluate(short.model, cut, device="cpu")["train"]["remote"]["loss"]
+    scores = evaluate(short.model, cut, compute=Compute("cpu"))["train"]["remote"]["loss"]
     monkeypatch.setattr("unweave.data.padding.MULTIPLE", 64)
     long = unlearn(model, whole, compute=Compute("cpu"), **FAST)
     assert set(long.model.widths[len(model.widths) :]) == {64}
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)
-    assert scores == pytest.approx(evaluate(long.model, whole, device="cpu")["train"]["remote"]["loss"])
+    assert scores == pytest.approx(evaluate(long.model, whole, compute=Compute("cpu"))["train"]["remote"]["loss"])
 
 
 MIXED = [3, 40, 12, 64, 17, 5, 33, 16]  # tokens of sentences

@@ -125,7 +125,7 @@ def test_a_model_is_never_run_on_texts_that_it_cannot_take():
             with pytest.raises(uw.UsageError, match=words):
                 uw.unlearn(model, split, "gdr", task=task, compute=uw.Compute("cpu"))
             with pytest.raises(uw.UsageError, match=words):
-                uw.evaluate(model, split, task=task, device="cpu")
+                uw.evaluate(model, split, task=task, compute=uw.Compute("cpu"))
 
 
 def never(*_, **__):

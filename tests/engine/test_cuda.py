@@ -46,7 +46,7 @@ def test_two_stage_forgets_and_keeps_on_cuda(precision, digits):
     benchmark, task, original = digits
     settings = benchmark.settings_for(find_method("two-stage"), None)
     result = unlearn(original, task.train, compute=Compute("cuda", precision=precision), **settings)
-    scores = evaluate(result.model, task.train, task.test, device="cuda")
+    scores = evaluate(result.model, task.train, task.test, compute=Compute("cuda"))
     assert scores["train"]["forget"]["accuracy"] <= 0.05
     assert scores["train"]["adjacent"]["accuracy"] >= 0.95
     assert scores["train"]["remote"]["accuracy"] >= 0.97

@@ -252,10 +252,10 @@ class Counting(nn.Linear):
 def test_evaluation_runs_each_model_once_and_a_look_remembers_it(split):
     model, original = Counting(5, 3), Counting(5, 3)
     look = Look(split, split, device="cpu", task="classification")
-    first = evaluate(model, split, split, original=original, look=look, device="cpu")
+    first = evaluate(model, split, split, original=original, look=look, compute=Compute("cpu"))
     assert model.seen == original.seen == 120
     other = Counting(5, 3)
-    again = evaluate(other, split, split, original=original, look=look, device="cpu")
+    again = evaluate(other, split, split, original=original, look=look, compute=Compute("cpu"))
     assert (other.seen, original.seen) == (120, 120)
     name = ("loss", "train", "remote")
     assert again.metric(*name).before == first.metric(*name).before

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from unweave import Split, UsageError, evaluate
+from unweave import Compute, Split, UsageError, evaluate
 from unweave.evaluation import (
     Observed,
     Predictions,
@@ -316,7 +316,7 @@ def reason(scores, name, split="train", subset="forget"):
 
 
 def test_no_test_data(split, model):
-    scores = evaluate(model, split, device="cpu")
+    scores = evaluate(model, split, compute=Compute("cpu"))
     for name in ("mia_svc_confidence", "mia_svc_entropy_auc", "mia_population_auc", "mia_rmia_auc"):
         assert "No test data" in reason(scores, name)
     assert scores["train"]["forget"]["accuracy"] is not None
@@ -325,11 +325,13 @@ def test_no_test_data(split, model):
 
 def test_too_few_samples_for_an_attack(data, split, model):
     test = Split(data, forget=[0, 1], adjacent=range(8, 20), remote=range(20, 60))
-    few = evaluate(model, Split(data, forget=[0, 1], adjacent=range(8, 20), remote=range(20, 60)), test, device="cpu")
+    few = evaluate(
+        model, Split(data, forget=[0, 1], adjacent=range(8, 20), remote=range(20, 60)), test, compute=Compute("cpu")
+    )
     assert "needs 10 forget samples, but the training data has 2" in reason(few, "mia_population_auc")
     assert few.metric("mia_population_auc", "train", "adjacent").value is not None
     wide = Split(data, forget=range(12), adjacent=range(12, 20), remote=range(20, 60))
-    replaced = evaluate(model, wide, test, device="cpu").metric("mia_population_auc", "train", "forget")
+    replaced = evaluate(model, wide, test, compute=Compute("cpu")).metric("mia_population_auc", "train", "forget")
     assert replaced.value is not None
     assert "14 test samples of the same label" in replaced.note
 
@@ -339,7 +341,7 @@ def test_a_single_class(data):
     one = torch.nn.Linear(5, 1)
     same = (inputs, torch.zeros(60, dtype=torch.long))
     split = Split(same, forget=range(12), adjacent=range(12, 30), remote=range(30, 60))
-    scores = evaluate(one, split, split, reference=one, device="cpu", task="classification")
+    scores = evaluate(one, split, split, reference=one, compute=Compute("cpu"), task="classification")
     assert "single class" in reason(scores, "mia_svc_confidence")
     assert scores["train"]["forget"]["accuracy"] == 1
     assert scores.metric("tow").value == 1
@@ -348,14 +350,14 @@ def test_a_single_class(data):
 def test_one_label_is_no_obstacle(data, model):
     same = (data[0], torch.zeros(60, dtype=torch.long))
     split = Split(same, forget=range(12), adjacent=range(12, 30), remote=range(30, 60))
-    scores = evaluate(model, split, split, device="cpu")
+    scores = evaluate(model, split, split, compute=Compute("cpu"))
     assert 0 <= scores["train"]["forget"]["mia_svc_confidence"] <= 1
 
 
 def test_test_data_without_forget_samples(data, model):
     train = Split(data, forget=range(12), adjacent=range(12, 20), remote=range(20, 60))
     test = Split(data, forget=[], adjacent=range(20), remote=range(20, 60), allow_empty=True)
-    scores = evaluate(model, train, test, device="cpu")
+    scores = evaluate(model, train, test, compute=Compute("cpu"))
     assert "no forget samples" in reason(scores, "mia_svc_confidence", "test")
     assert scores["train"]["forget"]["mia_svc_confidence"] is not None
 

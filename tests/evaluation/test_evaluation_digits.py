@@ -52,7 +52,12 @@ def scores(digits, models):
     _, task, original = digits
     return {
         name: evaluate(
-            models[name], task.train, task.test, reference=models["references"], original=original, device="cpu"
+            models[name],
+            task.train,
+            task.test,
+            reference=models["references"],
+            original=original,
+            compute=Compute("cpu"),
         )
         for name in ("original", "two-stage", "ft", "ga", "retrain")
     }
@@ -120,7 +125,7 @@ def test_relearning_in_scores(digits, models):
         original=original,
         questions=["relearn"],
         relearn=RelearnSettings(learning_rate=1e-4, steps=20),
-        device="cpu",
+        compute=Compute("cpu"),
     )
     steps = found.metric("relearn_steps", "train", "forget")
     assert 0 < steps.value < steps.reference
@@ -144,7 +149,7 @@ def test_relearning_is_deterministic_and_watches_what_is_not_shown(digits, model
     first, second = (relearn(models["ga"], task.train, settings=settings, seed=4, device="cpu") for _ in range(2))
     assert first == second
     too_few = Split(task.train.samples, [0], [1, 2], [3, 4])
-    found = evaluate(models["ga"], too_few, questions=["relearn"], device="cpu")
+    found = evaluate(models["ga"], too_few, questions=["relearn"], compute=Compute("cpu"))
     assert "two forget samples" in found.metric("relearn_steps", "train", "forget").note
 
 
@@ -157,7 +162,7 @@ def test_the_probe(digits, models):
         reference=models["retrain"],
         original=original,
         questions=["probe"],
-        device="cpu",
+        compute=Compute("cpu"),
     ).metric("probe_accuracy", "test", "forget")
     assert found.low <= found.value <= found.high
     assert found.value > 0.9  # erased from the answers, not from the features
@@ -188,7 +193,7 @@ def test_a_probe_that_cannot_be_made_says_why(data, split):
         (split, split, "needs 10 forget samples"),
         (wide, wide, "no linear layer"),
     ):
-        found = evaluate(NoHead(), train, test, questions=["probe"], device="cpu")
+        found = evaluate(NoHead(), train, test, questions=["probe"], compute=Compute("cpu"))
         assert words in found.metric("probe_accuracy", "test", "forget").note
 
 
@@ -198,11 +203,11 @@ def test_a_probe_that_cannot_be_made_says_why(data, split):
 def test_the_bound_of_the_two_stage_method(digits, models):
     _, task, _ = digits
     middle = BeforeStage2(models["stage 1"], alpha=0.5)
-    found = evaluate(models["two-stage"], task.train, certificate=middle, questions=[], device="cpu")
+    found = evaluate(models["two-stage"], task.train, certificate=middle, questions=[], compute=Compute("cpu"))
     bound = found.metric("forget_bound", "train", "forget")
     assert found["train"]["forget"]["accuracy"] <= found["train"]["forget"]["forget_bound_tighter"] <= bound.value < 0.5
     assert "not a privacy guarantee" in bound.note
-    untouched = evaluate(models["ft"], task.train, certificate=middle, questions=[], device="cpu")
+    untouched = evaluate(models["ft"], task.train, certificate=middle, questions=[], compute=Compute("cpu"))
     assert untouched.metric("forget_bound", "train", "forget").note.startswith("No bound: ")
 
 

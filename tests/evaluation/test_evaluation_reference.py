@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from unweave import Split, UsageError, evaluate
+from unweave import Compute, Split, UsageError, evaluate
 from unweave.evaluation import Metric, Predictions, forgetting_bound, tug_of_war
 from unweave.evaluation.distances import jensen_shannon, klom, total_variation, weight_distance
 from unweave.evaluation.goals import as_if_never_trained, collapse, erase
@@ -41,7 +41,7 @@ TRAIN = Split(DATA, forget=[0, 1], adjacent=[2, 3], remote=[4, 5, 6, 7])
 def test_tow_by_hand():
     ours = says(1, 1, 0, 1, 0, 0, 0, 0)  # forget 0, adjacent ½, remote 1
     theirs = says(0, 1, 0, 0, 0, 0, 0, 0)  # forget ½, adjacent 1, remote 1
-    scores = evaluate(ours, TRAIN, TRAIN, reference=theirs, device="cpu")
+    scores = evaluate(ours, TRAIN, TRAIN, reference=theirs, compute=Compute("cpu"))
     # forget differs by ½; retained by 1/6; test as a whole by 2/8
     assert scores["model"]["tow"] == pytest.approx((1 - 1 / 2) * (1 - 1 / 6) * (1 - 2 / 8))
     # forget ½; adjacent ½, remote 0, on train and on test
@@ -53,7 +53,7 @@ def test_tow_by_hand():
 
 def test_the_floor_is_what_two_references_have_between_them():
     ours, first, second = says(1, 1, 0, 0, 0, 0, 0, 0), says(0, 1, 0, 0, 0, 0, 0, 0), says(0, 0, 0, 0, 0, 0, 0, 0)
-    scores = evaluate(ours, TRAIN, TRAIN, reference=[first, second], device="cpu")
+    scores = evaluate(ours, TRAIN, TRAIN, reference=[first, second], compute=Compute("cpu"))
     assert scores.metric("tow").reference == pytest.approx((1 - 1 / 2) * (1 - 1 / 8))
     assert scores.metric("weight_distance").reference == pytest.approx(math.sqrt(32))
     assert scores.metric("weight_distance").value == pytest.approx((math.sqrt(32) + 8) / 2)
@@ -63,7 +63,7 @@ def test_the_floor_is_what_two_references_have_between_them():
 
 def test_a_model_is_at_no_distance_from_itself(digits):
     _, task, model = digits
-    scores = evaluate(model, task.train, task.test, reference=model, original=model, device="cpu")
+    scores = evaluate(model, task.train, task.test, reference=model, original=model, compute=Compute("cpu"))
     for name in ("tow", "tow_mia", "tow_split"):
         assert scores["model"][name] == 1
     assert scores["model"]["weight_distance"] == 0
@@ -112,10 +112,10 @@ def test_klom_by_hand():
 
 def test_klom_needs_several_models():
     ours, theirs = says(1, 1, 0, 0, 0, 0, 0, 0), says(0, 0, 0, 0, 0, 0, 0, 0)
-    one = evaluate(ours, TRAIN, reference=theirs, device="cpu").metric("klom", "train", "forget")
+    one = evaluate(ours, TRAIN, reference=theirs, compute=Compute("cpu")).metric("klom", "train", "forget")
     assert one.value is None
     assert "at least two unlearned and two retrained models" in one.note
-    scores = evaluate(ours, TRAIN, reference=[theirs] * 4, others=[ours], device="cpu")
+    scores = evaluate(ours, TRAIN, reference=[theirs] * 4, others=[ours], compute=Compute("cpu"))
     assert scores["train"]["forget"]["klom"] == pytest.approx(-math.log(1e-5), abs=2e-3)
     assert scores["train"]["remote"]["klom"] == 0
     assert scores.metric("klom", "train", "forget").reference == 0
@@ -129,7 +129,7 @@ def test_klom_has_a_reference_only_of_as_many_models_as_its_value():
         models.append(Table(logits))
 
     def found(retrained):
-        asked = {"others": models[17:], "questions": ("reference",), "device": "cpu"}
+        asked = {"others": models[17:], "questions": ("reference",), "compute": Compute("cpu")}
         return evaluate(models[16], TRAIN, reference=models[:retrained], **asked).metric("klom", "train", "remote")
 
     few, enough = found(15), found(16)
@@ -158,13 +158,13 @@ def test_models_that_agree_are_at_distance_0_without_a_warning():
 
 
 def test_no_reference_no_test_other_architecture():
-    scores = evaluate(says(*[0] * 8), TRAIN, device="cpu")
+    scores = evaluate(says(*[0] * 8), TRAIN, compute=Compute("cpu"))
     assert scores.metric("tow").note == "No retrained reference was given."
     assert scores.metric("weight_distance").value is None
     assert scores.goals[1].value is None
     assert "without a retrained reference" in scores.goals[1].text
     assert scores.goals[0].value == 0
-    wider = evaluate(says(*[0] * 8), TRAIN, reference=Table(torch.zeros(9, 2)), device="cpu")
+    wider = evaluate(says(*[0] * 8), TRAIN, reference=Table(torch.zeros(9, 2)), compute=Compute("cpu"))
     assert "different parameters" in wider.metric("weight_distance").note
     assert "No test data" in wider.metric("tow").note
     assert wider.metric("prediction_total_variation", "train", "forget").value is not None
@@ -262,7 +262,7 @@ def test_goals_by_hand():
 
 def test_erasing_by_breaking_the_model_is_flagged():
     broken, original = says(*[1] * 8), says(*[0] * 8)
-    scores = evaluate(broken, TRAIN, original=original, device="cpu")
+    scores = evaluate(broken, TRAIN, original=original, compute=Compute("cpu"))
     assert scores.goals[0].value == 0
     assert scores.collapse.startswith("COLLAPSE: train adjacent accuracy fell from 100.0% to 0.0%")
     assert "COLLAPSE" in str(scores)

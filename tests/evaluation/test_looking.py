@@ -53,7 +53,7 @@ def test_what_is_seen_of_random_transforms_is_no_matter_of_the_callers_random_nu
         np.random.seed(seed)
         before = states()
         result = unlearn(model, noisy, "ga", epochs=1, out=tmp_path / str(seed), test=noisy, compute=Compute("cpu"))
-        seen = evaluate(model, noisy, noisy, device="cpu", resamples=0).to_dict()
+        seen = evaluate(model, noisy, noisy, compute=Compute("cpu"), resamples=0).to_dict()
         near = str(noisy.entanglement(model, device="cpu", k=3))
         after = states()
         assert torch.equal(before[0], after[0])
@@ -182,7 +182,7 @@ def test_what_cannot_be_put_on_record_is_said_before_the_work(model, split, data
     with pytest.raises(UsageError, match="One of torch's takes"):
         OwnLoss(nn.CrossEntropyLoss(reduction="none"))
     with pytest.raises(UsageError, match="reference must be a retrained"):
-        evaluate(model, split, reference="x", device="cpu")
+        evaluate(model, split, reference="x", compute=Compute("cpu"))
 
 
 def test_a_loss_of_ones_own_has_a_record_without_a_bound(model, split, tmp_path):
@@ -230,8 +230,8 @@ def test_odd_arguments_are_said_in_a_sentence(data, split, model):
         "a function of one sample": lambda: Split.where(data, forget=lambda x, y: y == 0, adjacent=lambda x: True),
         "seed is -1": lambda: split.with_noise(remote_to_adjacent=0.1, seed=-1),
         "Leave names out": lambda: split.entanglement(model, groups=["a"] * 60, names=["a"], device="cpu"),
-        "not -1 and None": lambda: evaluate(model, split, resamples=-1, device="cpu"),
-        "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, device="cpu"),
+        "not -1 and None": lambda: evaluate(model, split, resamples=-1, compute=Compute("cpu")),
+        "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, compute=Compute("cpu")),
     }.items():
         with pytest.raises(UsageError, match=words):
             call()

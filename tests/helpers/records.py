@@ -68,4 +68,6 @@ class OldRun:
 
     def scores(self):
         kept = certificate_of(self.record["configuration"], lambda phase: model_after(OLD_RUN, make_model(), phase))
-        return evaluate(self.model, self.split, self.test, original=self.original, certificate=kept, device="cpu")
+        return evaluate(
+            self.model, self.split, self.test, original=self.original, certificate=kept, compute=Compute("cpu")
+        )

@@ -170,7 +170,9 @@ def numbers(value, path=""):
 
 def evaluation():
     test = Split((data()[0] + 0.1, data()[1]), forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    return numbers(evaluate(network(), split(), test, original=network(1), device="cpu", resamples=5).to_dict())
+    return numbers(
+        evaluate(network(), split(), test, original=network(1), compute=Compute("cpu"), resamples=5).to_dict()
+    )
 
 
 def neighbours():

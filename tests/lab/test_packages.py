@@ -34,11 +34,12 @@ data = torch.randn(60, 5), torch.arange(60) // 20
 split = uw.Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
 model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 request = uw.Request(id="17")
-how = {"compute": uw.Compute("cpu"), "guard": None, "stage2_epochs": 1}
+device = {"compute": uw.Compute("cpu")}
+how = {**device, "guard": None, "stage2_epochs": 1}
 result = uw.unlearn(model, split, test=split, out="run", **how)
 uw.record.write(result, request)
 questions = ("membership", "reference", "probe")
-scores = uw.evaluate(result.model, split, split, reference=[model], questions=questions, device="cpu")
+scores = uw.evaluate(result.model, split, split, reference=[model], questions=questions, **device)
 assert scores["train"]["forget"]["samples"] == 8
 """
 COMMAND = "import sys; from unweave.cli import main; sys.argv[1:] = {words}; main()"

@@ -306,7 +306,7 @@ def unlearned(request):
     def scores(**chosen):
         result = unlearn(original, task.train, "unweave", **values, **chosen)
         asked = {"reference": retrained, "original": original, "questions": ("reference",), "resamples": 0}
-        return evaluate(result.model, task.train, task.test, device="cpu", **asked), result.history.rows[-1]
+        return evaluate(result.model, task.train, task.test, compute=Compute("cpu"), **asked), result.history.rows[-1]
 
     brief = benchmark.train_briefly(original, task.train, seed=seed, device="cpu")
     return {"erase": scores(), "retrain": scores(goal="retrain", reference=brief.model)}

@@ -49,7 +49,7 @@ def test_unweave_forgets_and_keeps_by_an_adapter_with_its_defaults(digits):
     model = peft.get_peft_model(copy.deepcopy(original), config).eval()
     own = benchmark.settings_for(find_method("unweave"), None)
     result = unlearn(model, task.train, "unweave", seed=0, compute=Compute("cpu"), **own)
-    found = evaluate(result.model, task.train, task.test, questions=(), resamples=0, device="cpu")
+    found = evaluate(result.model, task.train, task.test, questions=(), resamples=0, compute=Compute("cpu"))
     assert found["train"]["forget"]["accuracy"] <= 0.005
     for subset in ("adjacent", "remote"):
         assert found["train"][subset]["accuracy"] >= 0.95

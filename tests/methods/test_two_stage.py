@@ -320,8 +320,10 @@ def test_in_training_mode_only_the_step_of_stage_1_moves_statistics(data, split,
 def test_stage_1_raises_forget_and_pins_remote(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 0}
-    after = evaluate(unlearn(original, task.train, compute=Compute("cpu"), **settings).model, task.train, device="cpu")
-    before = evaluate(original, task.train, device="cpu")
+    after = evaluate(
+        unlearn(original, task.train, compute=Compute("cpu"), **settings).model, task.train, compute=Compute("cpu")
+    )
+    before = evaluate(original, task.train, compute=Compute("cpu"))
     assert after["train"]["forget"]["loss"] > 5
     assert after["train"]["remote"]["loss"] < before["train"]["remote"]["loss"] + 0.1
     assert after["train"]["adjacent"]["accuracy"] < 0.5
@@ -334,7 +336,7 @@ def test_pinning_adjacent_too_keeps_more_of_it_in_stage_1(digits):
         pinned: evaluate(
             unlearn(original, task.train, constrain_adjacent=pinned, compute=Compute("cpu"), **settings).model,
             task.train,
-            device="cpu",
+            compute=Compute("cpu"),
         )["train"]["adjacent"]["accuracy"]
         for pinned in (False, True)
     }

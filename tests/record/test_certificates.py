@@ -1,6 +1,7 @@
 """From the configuration of a run to what its bound is computed from."""
 
 import math
+import re
 
 import pytest
 from torch import nn
@@ -56,14 +57,22 @@ class Mine(Unweave):
 def test_a_method_of_ones_own_keeps_its_promise(model, split, tmp_path):
     common = {"out": tmp_path / "run", "compute": Compute("cpu"), "guard": None}
     result = unlearn(model, split, Mine(epochs=1, least_steps=3, target=1.2), **common)
-    again = evaluate(result.model, split, certificate=Shortfall(1.2), device="cpu")
+    again = evaluate(result.model, split, certificate=Shortfall(1.2), compute=Compute("cpu"))
     assert "target" not in result.scores.metric("forget_bound", "train", "forget").note
     assert result.scores.metric("forget_bound", "train", "forget") == again.metric("forget_bound", "train", "forget")
 
 
-@pytest.mark.parametrize(("name", "instead"), [("before_stage2", "BeforeStage2"), ("target", "Shortfall")])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("before_stage2", "certificate=uw.BeforeStage2"),
+        ("target", "certificate=uw.Shortfall"),
+        ("device", "compute=uw.Compute(device=...)"),
+        ("precision", "compute=uw.Compute(precision=...)"),
+    ],
+)
 def test_arguments_of_evaluate_that_moved_say_where_to(model, split, name, instead):
-    with pytest.raises(UsageError, match=rf"no longer has the argument {name}=. Write certificate={instead}"):
+    with pytest.raises(UsageError, match=re.escape(f"evaluate no longer takes {name}=: pass {instead}")):
         evaluate(model, split, **{name: None})
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'tagret'"):
         evaluate(model, split, tagret=1.0)

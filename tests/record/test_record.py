@@ -174,7 +174,7 @@ def test_a_record_says_what_was_done(run):
     assert all({"low", "high", "before"} <= set(row) for row in intervals)
     kept = lambda phase: model_after(run.folder / "one", make_model(), phase)  # noqa: E731
     certificate = certificate_of(record["configuration"], kept)
-    again = evaluate(run.result.model, run.split, certificate=certificate, device="cpu")
+    again = evaluate(run.result.model, run.split, certificate=certificate, compute=Compute("cpu"))
     assert record["certificate"]["bound"] == again.metric("forget_bound", "train", "forget").value
     assert record["certificate"]["conditions"]["alpha"] == 0.5
 
@@ -190,7 +190,7 @@ def test_everything_holds(run):
         check_original(record, run.model.state_dict()),
         check_split(record, run.split, run.proofs),
         check_forget(record, run.split, run.proofs),
-        check_scores(record, evaluate(run.result.model, run.split, run.split, device="cpu")),
+        check_scores(record, evaluate(run.result.model, run.split, run.split, compute=Compute("cpu"))),
     ]
     assert [check for check in checks if not check.holds] == []
     assert "all" in checks[-1].words
@@ -245,7 +245,7 @@ def test_other_data_other_splits_and_other_models_are_noticed(run):
     other = Split(run.data, forget=range(1, 9), adjacent=[0, *range(9, 20)], remote=range(20, 60))
     assert check_split(run.record, other, run.proofs).holds is False
     assert check_forget(run.record, other, run.proofs).holds is False
-    wrong = check_scores(run.record, evaluate(make_model(3), run.split, run.split, device="cpu"))
+    wrong = check_scores(run.record, evaluate(make_model(3), run.split, run.split, compute=Compute("cpu")))
     assert wrong.holds is False
     assert "furthest: " in wrong.words
 

@@ -168,7 +168,7 @@ def test_forgetting_threes_does_not_bring_the_nines_back(digits):
 
 
 def test_scores_show_what_was_forgotten(model, second):
-    scores = evaluate(model, second, device="cpu", original=model)
+    scores = evaluate(model, second, compute=Compute("cpu"), original=model)
     assert scores["train"]["forgotten"]["samples"] == 8
     metric = scores.metric("accuracy", "train", "forgotten")
     assert (metric.better, metric.before) == ("lower", metric.value)

@@ -13,7 +13,7 @@ from torch import nn
 from tests.helpers.calling import unlearn_on_record
 from tests.helpers.folders import configuration
 from tests.helpers.records import FAST, make_data, make_model, make_split
-from unweave import Request, RunError, Split, UsageError, unlearn
+from unweave import Compute, Request, RunError, Split, UsageError, unlearn
 from unweave.evaluation import evaluate
 from unweave.record import (
     FinishedRun,
@@ -102,7 +102,7 @@ def without_bound(scores):
 def test_it_is_the_record_that_the_run_would_have_had(made, clean, when):
     path = write_record(clean, made.request, getattr(made, when)(), original=made.original)
     record = read_record(path)
-    again = evaluate(made.result.model, made.split, made.split, certificate=made.between(), device="cpu")
+    again = evaluate(made.result.model, made.split, made.split, certificate=made.between(), compute=Compute("cpu"))
     proofs = read_proofs(clean / "forget-proofs.json")
     for check in (
         check_content(record),

@@ -181,7 +181,7 @@ def model_like(model):
 
 def test_attacks_are_made_or_absent_with_the_reason(kind):
     task, model, split = kind
-    scores = uw.evaluate(model, split, split, reference=model, resamples=0, device="cpu")
+    scores = uw.evaluate(model, split, split, reference=model, resamples=0, compute=uw.Compute("cpu"))
     assert scores.metric("mia_population_auc", "train", "forget").value is not None
     assert scores.metric("loss_wasserstein", "train", "forget").value == 0
     needing = [

@@ -115,7 +115,7 @@ def test_cut_padding_and_pieces_by_length_change_nothing(positions):
     model, whole = llama(positions=positions), data()
     wide = {name: functional.pad(value, (0, 30), value=-100 * (name == "labels")) for name, value in whole.items()}
     split = uw.Split(wide, forget=[0], adjacent=[1, 2])
-    found = uw.evaluate(model, split, resamples=0, device="cpu")
+    found = uw.evaluate(model, split, resamples=0, compute=uw.Compute("cpu"))
     assert found["train"]["remote"]["loss"] == pytest.approx(by_hand(model, whole)[3:].mean().item(), abs=1e-5)
 
 

@@ -63,9 +63,7 @@ class Result:
         """Accuracies, losses and attacks, before and after: measured during a run in a folder, otherwise now."""
         if self.measured is not None:
             return self.measured
-        return evaluate(
-            self.model, self.split, self.test, original=self.original, task=self.task, **self.compute.looking
-        )
+        return evaluate(self.model, self.split, self.test, original=self.original, task=self.task, compute=self.compute)
 
     @property
     def verdict(self) -> Verdict:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -146,7 +146,8 @@ class _Run:
                 f"{given.chosen.name} works on classes, and the task {bench.task.name} has no classes. Take a method "
                 "that needs losses only, such as two-stage or unweave."
             )
-        self.scoring = _Scoring(bench, model, given.only(ScoreOn), bench.split, test)
+        compute = replace(given.compute, device=bench.device, precision=bench.precision)
+        self.scoring = _Scoring(bench, model, given.only(ScoreOn), test, compute)
         self.config = self._configuration(profile)
 
     def go(self) -> Result:
@@ -274,10 +275,10 @@ class _Scoring:
     """Measures the model of a workbench, beside the original, on the data that scores are asked for."""
 
     def __init__(
-        self, bench: Workbench, original: nn.Module, on: ScoreOn, split: Partition, test: Partition | None
+        self, bench: Workbench, original: nn.Module, on: ScoreOn, test: Partition | None, compute: Compute
     ) -> None:
-        self.bench, self.original, self.test, self.look = bench, original, test, on.look
-        self.split = on.split or split
+        self.bench, self.original, self.test, self.look, self.compute = bench, original, test, on.look, compute
+        split, self.split = bench.split, on.split or bench.split
         self.is_other = on.split is not None and (on.split != split or on.split.samples is not split.samples)
 
     @cached_property
@@ -291,7 +292,7 @@ class _Scoring:
     @property
     def how(self) -> dict[str, Any]:
         """How models are looked at."""
-        return {"device": self.bench.device, "precision": self.bench.precision, "task": self.task}
+        return {**self.compute.looking, "task": self.task}
 
     def try_on(self) -> None:
         """Raise a `UsageError` where the model cannot take the data."""
@@ -302,9 +303,8 @@ class _Scoring:
     def scores(self, **certificate: Any) -> Scores:
         """Return the scores of the model as it is now."""
         original = self.bench.like(self.original)
-        return evaluate(
-            self.bench.model, self.split, self.test, original=original, look=self.look, **certificate, **self.how
-        )
+        how: dict[str, Any] = {"look": self.look, "task": self.task, "compute": self.compute}
+        return evaluate(self.bench.model, self.split, self.test, original=original, **certificate, **how)
 
     def stages(self, folder: OutputFolder, names: Sequence[str]) -> dict[str, Any]:
         """Return accuracy and losses of the forget samples after each phase but the last, from the weights kept."""

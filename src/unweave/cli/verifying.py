@@ -24,6 +24,7 @@ from unweave.cli.options import (
     chosen_options,
 )
 from unweave.cli.record_options import ProofsFile, RecordFile, file_of, read_any
+from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
@@ -149,8 +150,7 @@ def _scores_again(record: dict[str, Any], subject: Subject, original: Path | Non
         original=load_weights(copy.deepcopy(subject.model), original) if original else None,
         # By the record's own settings: run.json is signed by nobody.
         certificate=certificate_of(record["configuration"], subject.after_phase) or subject.certificate,
-        device=device,
-        precision=used if used in ("float32", "bfloat16") else "auto",
+        compute=Compute(device, precision=used if used in ("float32", "bfloat16") else "auto"),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, get_args
 
@@ -10,7 +12,7 @@ import torch
 from unweave.data import KeepData, as_keep_data
 from unweave.engine.compiling import Compile
 from unweave.errors import UsageError, unknown
-from unweave.runtime import Precision, parse_bytes, pick_device, resolve_precision, sharding
+from unweave.runtime import Precision, limited_to, parse_bytes, pick_device, resolve_precision, sharding
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class Compute:
         if self.max_memory is not None:
             parse_bytes(self.max_memory)
 
+    @contextmanager
+    def limiting(self) -> Iterator[None]:
+        """Keep to ``max_memory`` in a ``with`` block."""
+        with limited_to(None if self.max_memory is None else parse_bytes(self.max_memory), pick_device(self.device)):
+            yield
+
     def check(self) -> torch.device:
         """Return the device, or raise a `UsageError` if it cannot be used here."""
         where = pick_device(self.device)
@@ -73,10 +81,10 @@ class Compute:
 
     @property
     def looking(self) -> dict[str, Any]:
-        """The arguments for evaluating models."""
-        return {"device": self.device, "precision": self.precision}
+        """The arguments for looking at models."""
+        return {"device": self.device, "precision": self.precision, "keep_data": self.keep_data}
 
     @property
     def working(self) -> dict[str, Any]:
         """The arguments for training in a benchmark."""
-        return {**self.looking, "compile": self.compile}
+        return {"device": self.device, "precision": self.precision, "compile": self.compile}

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from unweave.data import Partition
+from unweave.engine import Compute
 from unweave.errors import UsageError, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.bounds import Certificate, certificate_metrics
@@ -22,14 +22,16 @@ from unweave.evaluation.relearn import RelearnSettings, no_relearning, relearn_m
 from unweave.evaluation.rmia import rmia_metrics
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import no_ulira
-from unweave.runtime import Precision, pick_device, resolve_precision
+from unweave.runtime import pick_device, resolve_precision
 from unweave.tasks import Task
 
 QUESTIONS = ("membership", "reference", "probe", "relearn")
 CHEAP = ("membership", "reference")  # these need the logits of one forward pass only
 MOVED = {
-    "before_stage2": "certificate=BeforeStage2(model, alpha=...)",
-    "target": "certificate=Shortfall(target=...)",
+    "device": "compute=uw.Compute(device=...)",
+    "precision": "compute=uw.Compute(precision=...)",
+    "before_stage2": "certificate=uw.BeforeStage2(model, alpha=...)",
+    "target": "certificate=uw.Shortfall(target=...)",
 }
 ON_REQUEST = (
     ("probe", ("probe_accuracy", "test")),
@@ -53,8 +55,7 @@ def evaluate(
     seed: int = 0,
     look: Look | None = None,
     batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    precision: Precision = "auto",
+    compute: Compute | None = None,
     task: Task | str | None = None,
     **moved: Any,
 ) -> Scores:
@@ -74,8 +75,8 @@ def evaluate(
         seed: Seed of all random choices.
         look: Cached predictions, to share between several evaluations.
         batch_size: Samples per forward pass. None chooses a size for the device.
-        device: The device. None chooses the best one available.
-        precision: Precision of forward passes. ``auto`` is bfloat16 on CUDA (logits in float32), else float32.
+        compute: Device, precision (the last layer runs in float32 in any case), memory, and where to keep samples.
+            How to compile, micro-batches and sharding concern training only.
         task: The task. None infers it from outputs and labels.
         moved: Arguments of earlier versions. They raise an error that names their replacement.
 
@@ -85,6 +86,7 @@ def evaluate(
     Raises:
         UsageError: An argument is invalid.
 
+    >>> import torch
     >>> data = (torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> evaluate(nn.Linear(4, 2), Partition(data, forget=[0], adjacent=[1]))["train"]["remote"]["samples"]
     2
@@ -92,10 +94,13 @@ def evaluate(
     _refuse_moved(moved)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
     _require_arguments(model, train, test, references, original, questions, resamples, batch_size)
+    require_type("compute", compute, (Compute, type(None)), 'a Compute, such as uw.Compute(device="cuda:1")')
     seed = require_seed(seed)
-    computing: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+    compute = compute or Compute()
+    computing = compute.looking | {"batch_size": batch_size}
     asking = _Asking(model, train, test, references, original, others, seed, resamples, computing)
-    return asking.scores(look, task, questions, relearn or RelearnSettings(), certificate)
+    with compute.limiting():
+        return asking.scores(look, task, questions, relearn or RelearnSettings(), certificate)
 
 
 def _refuse_moved(arguments: Mapping[str, Any]) -> None:
@@ -103,7 +108,7 @@ def _refuse_moved(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if name not in MOVED:
             raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}")
-        raise UsageError(f"evaluate() no longer has the argument {name}=. Write {MOVED[name]}.")
+        raise UsageError(f"evaluate no longer takes {name}=: pass {MOVED[name]}.")
 
 
 def _require_arguments(

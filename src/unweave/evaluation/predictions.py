@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unweave.data import SUBSETS, Partition, Samples
+from unweave.data import SUBSETS, KeepData, Partition, Samples
 from unweave.engine import Forward
 from unweave.errors import RunError, UsageError
 from unweave.runtime import Precision, pick_device, reading, resolve_precision
@@ -155,6 +155,7 @@ def observe(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    keep_data: KeepData = "auto",
     task: Task | str | None = None,
 ) -> Observed:
     """Run the model once on all data."""
@@ -173,6 +174,7 @@ def observe(
                 batch_size=batch_size,
                 device=where,
                 precision=precision,
+                keep_data=keep_data,
                 task=task,
             )
             ends = [0, *accumulate(map(len, rows))]
@@ -195,10 +197,17 @@ class Look:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
+        keep_data: KeepData = "auto",
         task: Task | str | None = None,
     ) -> None:
         self.train, self.test = train, test
-        self.how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "task": task}
+        self.how: dict[str, Any] = {
+            "batch_size": batch_size,
+            "device": device,
+            "precision": precision,
+            "keep_data": keep_data,
+            "task": task,
+        }
         self._seen: WeakKeyDictionary[nn.Module, Observed] = WeakKeyDictionary()
 
     def __call__(self, model: nn.Module) -> Observed:
@@ -220,6 +229,7 @@ def predict(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
+    keep_data: KeepData = "auto",
     task: Task | str | None = None,
 ) -> Predictions:
     """Run the model in evaluation mode on the samples at these positions. The model is not changed.
@@ -232,7 +242,7 @@ def predict(
     if len(rows) == 0:
         return Predictions(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
     found = find_task(task, model, samples, rows, where)
-    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    forward = Forward(device=where, precision=resolve_precision(precision, where), keep_data=keep_data)
     outputs, labels = (
         some.cpu()
         for some in forward.rows(

@@ -17,11 +17,11 @@ def accuracies(digits):
     found: dict[str, list] = {}
     for seed in range(3):
         original = benchmark.train(task, seed=seed, device="cpu")
-        found.setdefault("original", []).append(evaluate(original, task.train, task.test, device="cpu"))
+        found.setdefault("original", []).append(evaluate(original, task.train, task.test, compute=Compute("cpu")))
         for name in ("two-stage", "pgd", "ft", "ga"):
             settings = benchmark.settings_for(find_method(name), None)
             result = unlearn(original, task.train, method=name, seed=seed, compute=Compute("cpu"), **settings)
-            found.setdefault(name, []).append(evaluate(result.model, task.train, task.test, device="cpu"))
+            found.setdefault(name, []).append(evaluate(result.model, task.train, task.test, compute=Compute("cpu")))
     return lambda method, part, subset: statistics.mean(s[part][subset]["accuracy"] for s in found[method])
 
 

@@ -49,7 +49,7 @@ def examine(
         relearn=relearn,
         resamples=resamples,
         seed=seed,
-        device=device,
+        compute=Compute(device),
     )
 
 

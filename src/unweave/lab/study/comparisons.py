@@ -100,7 +100,7 @@ class Comparisons:
             original=self.originals(seed),
             certificate=certificate_of(self.store.configuration(name)),
             look=look,
-            **self.originals.computing.looking,
+            compute=self.originals.computing,
         )
         self.store.write_comparison(name, references, scores.to_dict())
         self.store.note_time(f"compare.{name}", time.monotonic() - begun)
