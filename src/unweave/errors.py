@@ -1,9 +1,10 @@
-"""Errors and warnings, sorted by who can fix the cause, and the checks of arguments that raise them."""
+"""Errors and warnings, sorted by who can fix the cause; checks of arguments; and text made safe to print."""
 
 from __future__ import annotations
 
 import difflib
 import operator
+import unicodedata
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
@@ -81,3 +82,49 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"There is no {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+# Text from outside
+
+# They reverse or reorder the text around them on a terminal and on a page.
+_REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def require_words(name: str, text: Any) -> str:
+    r"""Return a text in one line, without control characters; otherwise raise a `UsageError`.
+
+    >>> require_words("The id", "2031-17\nok signature")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: The id holds '\n' at position 7. Write it in one line, without control characters.
+    """
+    require_type(name, text, str, "a string")
+    for place, letter in enumerate(text):
+        if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in _REORDERING:
+            raise UsageError(
+                f"{name} holds {letter!r} at position {place}. Write it in one line, without control characters."
+            )
+    return str(text)
+
+
+def printable(text: str) -> str:
+    r"""Return text with control characters escaped, so that it cannot change the terminal. Lines stay.
+
+    >>> printable("a\x1b[2Jb\nc")
+    'a\\x1b[2Jb\nc'
+    """
+    return "".join(letter if letter == "\n" else _escaped(letter) for letter in text)
+
+
+def on_one_line(text: str) -> str:
+    r"""Return text with control characters and line breaks escaped, so that it cannot begin a line of its own.
+
+    >>> on_one_line("17\nok signature")
+    '17\\nok signature'
+    """
+    return "".join(map(_escaped, text))
+
+
+def _escaped(letter: str) -> str:
+    if letter.isprintable() or unicodedata.category(letter) == "Zs":
+        return letter
+    return letter.encode("unicode_escape").decode()

@@ -42,7 +42,7 @@ class Run:
         self.public = load_public(generate(self.key))
         self.data, self.model = make_data(), make_model().eval()
         self.split = make_split(self.data)
-        request = Request(id="2031-17", text="Ümit's eight points\nby mail", key=self.key)
+        request = Request(id="2031-17", text="Ümit's eight points by mail", key=self.key)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.result = unlearn_on_record(

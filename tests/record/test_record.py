@@ -34,12 +34,14 @@ from unweave.record import (
     certificate_of,
     check_chain,
     check_content,
+    check_counts,
     check_forget,
     check_model,
     check_original,
     check_scores,
     check_signature,
     check_split,
+    check_times,
     content_digest,
     describe,
     describe_drift,
@@ -155,7 +157,7 @@ def test_a_sample_is_its_inputs_however_the_data_comes():
 def test_a_record_says_what_was_done(run):
     record = run.record
     assert (record["format"], record["version"]) == ("unweave-record", 1)
-    assert record["request"] == {"id": "2031-17", "text": "Ümit's eight points\nby mail"}
+    assert record["request"] == {"id": "2031-17", "text": "Ümit's eight points by mail"}
     assert record["model"]["before"] == fingerprint(run.model.state_dict())
     assert record["model"]["after"] == fingerprint(run.result.model.state_dict())
     assert (record["split"]["forget"], record["forget"]["count"], record["seeds"]["run"]) == (8, 8, 5)
@@ -383,7 +385,10 @@ def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
     [
         ({"id": ""}, "must be a string that is not empty"),
         ({"id": 7}, "must be a string that is not empty"),
-        ({"id": "\ud800"}, "must be Unicode"),
+        ({"id": "\ud800"}, "without control characters"),
+        ({"id": "2031-17\nok    signature: ours"}, r"id holds '\\n' at position 7"),
+        ({"id": "x", "text": "\x1b[2J"}, r"text holds '\\x1b' at position 0"),
+        ({"id": "x", "text": "\u202eforget"}, "text holds .* at position 0"),
         ({"id": "x", "text": "y" * 200_000}, "at most"),
         ({"id": "x", "key": "nowhere.pem"}, "cannot be read"),
         ({"id": "x", "key": "public"}, "cannot be read as a PEM key"),
@@ -481,6 +486,8 @@ def test_an_odd_record_never_ends_in_a_traceback(run, choice, value):
         check_content(record)
         check_signature(record, run.public)
         check_chain(record, [run.record], run.public)
+        check_counts(record)
+        check_times(record)
         check_model(record, run.model.state_dict())
         check_scores(record, run.result.scores)
         text = describe(record) + describe_drift(record["drift"])

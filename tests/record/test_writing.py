@@ -152,7 +152,9 @@ def test_what_the_folder_does_not_say_is_named(made, clean):
 
 def test_a_key_and_the_record_before_can_be_given_with_it(made, clean, tmp_path):
     public = load_public(generate(tmp_path / "key"))
-    unlearn_on_record(made.original, made.split, "original", out=tmp_path / "0", request={"id": "0"})
+    unlearn_on_record(
+        made.original, made.split, "original", out=tmp_path / "0", request={"id": "0", "key": tmp_path / "key"}
+    )
     before = tmp_path / "0" / "record.json"
     path = write_record(
         clean, made.request, made.later(), original=made.original, key=tmp_path / "key", previous=before

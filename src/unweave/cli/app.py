@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from typer.core import TyperGroup
 
 from unweave._version import __version__
 from unweave.cli.commands import COMMANDS
-from unweave.errors import RunError, RunWarning, UsageError
+from unweave.errors import RunError, RunWarning, UsageError, on_one_line, printable
 
 
 class Commands(TyperGroup):
@@ -60,7 +61,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out_console, err_console = Console(), Console(stderr=True)
+
+
+class PlainConsole(Console):
+    """A console on which text from data cannot move the cursor or clear the screen: control characters are escaped."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of what is printed, with the control characters in their text escaped."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+out_console, err_console = PlainConsole(), PlainConsole(stderr=True)
 TOGETHER = ("unlearn", "run", "evaluate")  # commands for several processes
 
 
@@ -120,7 +132,7 @@ def _fail(error: Exception, *, code: int) -> NoReturn:
 
 
 def _print_error(who: str, text: str) -> None:
-    err_console.print(f"{who}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+    err_console.print(f"{who}: {on_one_line(text)}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _ended(*_: object) -> NoReturn:
@@ -142,7 +154,7 @@ def _warn(
     if not is_first():
         return
     text = f"warning: {message}" if category is RunWarning else f"{filename}:{lineno}: {category.__name__}: {message}"
-    err_console.print(f"unweave: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    err_console.print(f"unweave: {on_one_line(text)}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from unweave.cli.app import app, out_console
 from unweave.cli.options import AsJson
 from unweave.cli.record_options import ProofsFile, RecordFile, Records, file_of, read_any
 from unweave.cli.verifying import PublicKey, verify
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, UsageError, on_one_line
 from unweave.lab.report import drift_rows, write_record_page
 from unweave.record import (
     PROOFS_FILE,
@@ -23,7 +23,6 @@ from unweave.record import (
     generate,
     load_public,
     name_of,
-    printable,
     prove,
     read_proof,
     read_proofs,
@@ -120,15 +119,13 @@ def check_sample_of(
     for check in check_sample(record, read_proof(proof), digest, key):
         if check.holds is None and not unsigned:
             raise RunError(
-                f"{printable(str(file_of(file)))} is not signed, so anyone may have written it. Ask for a signed "
+                f"{file_of(file)} is not signed, so anyone may have written it. Ask for a signed "
                 "record, or accept this one with --unsigned."
             )
         if check.holds is False:
-            raise RunError(
-                f"The sample is not confirmed: {check.name} {printable(check.words)}.{_HINTS.get(check.name, '')}"
-            )
+            raise RunError(f"The sample is not confirmed: {check.name} {check.words}.{_HINTS.get(check.name, '')}")
     words = f"{content} was among the {record['forget']['count']} samples of request {record['request']['id']}."
-    out_console.print(printable(f"{_trust(record, key)}{words}"), highlight=False, markup=False, soft_wrap=True)
+    out_console.print(on_one_line(f"{_trust(record, key)}{words}"), highlight=False, markup=False, soft_wrap=True)
 
 
 def _trust(record: dict[str, Any], key: bytes | None) -> str:

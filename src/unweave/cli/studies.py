@@ -26,7 +26,7 @@ from unweave.cli.options import (
     pairs,
     words,
 )
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, UsageError, on_one_line
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
 from unweave.lab.report import Group, Results, accuracy_table, label
 from unweave.lab.study import (
@@ -208,7 +208,8 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
         out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
     for failure in failed:
         name = label(Group(failure["method"], failure["profile"], failure["variant"]), groups.values())
-        err_console.print(f"failed: {name} seed {failure['seed']}: {failure['error']}", markup=False, soft_wrap=True)
+        words = on_one_line(f"failed: {name} seed {failure['seed']}: {failure['error']}")
+        err_console.print(words, markup=False, soft_wrap=True)
     compare = store.not_compared(cells)
     if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
         rest = f", {len(compare)} of them not compared with the retrained models yet" if compare else ""

@@ -25,7 +25,7 @@ from unweave.cli.options import (
 )
 from unweave.cli.record_options import ProofsFile, RecordFile, file_of, read_any
 from unweave.engine import Compute
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, UsageError, on_one_line
 from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.record import (
@@ -35,14 +35,15 @@ from unweave.record import (
     check_beside,
     check_chain,
     check_content,
+    check_counts,
     check_forget,
     check_model,
     check_original,
     check_scores,
     check_signature,
     check_split,
+    check_times,
     load_public,
-    printable,
     read_proofs,
 )
 from unweave.runs import load_weights
@@ -84,7 +85,7 @@ def verify(
     """
     record, folder = read_any(file), file_of(file).parent
     key = load_public(public_key) if public_key else None
-    checks = [check_content(record), check_signature(record, key)]
+    checks = [check_content(record), check_signature(record, key), check_counts(record), check_times(record)]
     checks += check_chain(record, [read_any(path) for path in previous or []], key)
     if recompute and model is None:
         model = _folder_with_weights(folder)
@@ -191,6 +192,6 @@ def _print_checks(checks: list[Check], as_json: bool) -> None:
         typer.echo(json.dumps({"holds": not broken, "checks": rows}))
     else:
         for check in checks:
-            typer.echo(printable(f"{marks[check.holds]}  {check.name}: {check.words}"))
+            typer.echo(on_one_line(f"{marks[check.holds]}  {check.name}: {check.words}"))
     if broken:
-        raise RunError(printable(f"The record does not hold: {broken[0].name}: {broken[0].words.rstrip('.')}."))
+        raise RunError(f"The record does not hold: {broken[0].name}: {broken[0].words.rstrip('.')}.")

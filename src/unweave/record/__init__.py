@@ -5,6 +5,7 @@
 """
 
 from unweave.record import merkle, signing
+from unweave.record.agreement import check_chain, check_counts, check_times
 from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
 from unweave.record.deletion_request import DeletionRequest
 from unweave.record.finished import FinishedRun, now
@@ -21,7 +22,6 @@ from unweave.record.signing import generate, load_public, name_of
 from unweave.record.verify import (
     Check,
     check_beside,
-    check_chain,
     check_content,
     check_forget,
     check_model,
@@ -29,7 +29,7 @@ from unweave.record.verify import (
     check_signature,
     check_split,
 )
-from unweave.record.words import changes, describe, describe_drift, printable
+from unweave.record.words import changes, describe, describe_drift
 from unweave.record.writing import write_record
 from unweave.storage import fingerprint
 
@@ -48,6 +48,7 @@ __all__ = [
     "check_beside",
     "check_chain",
     "check_content",
+    "check_counts",
     "check_forget",
     "check_model",
     "check_original",
@@ -55,6 +56,7 @@ __all__ = [
     "check_scores",
     "check_signature",
     "check_split",
+    "check_times",
     "content_digest",
     "describe",
     "describe_drift",
@@ -71,7 +73,6 @@ __all__ = [
     "name_of",
     "not_kept",
     "now",
-    "printable",
     "prove",
     "read_proof",
     "read_proofs",

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from unweave.data import Partition
-from unweave.errors import UsageError, require_type
+from unweave.errors import UsageError, require_type, require_words
 from unweave.record import signing
 from unweave.record.forget_set import Content, ForgetSet
 from unweave.record.forgotten import refuse_forgotten
@@ -35,7 +35,7 @@ class DeletionRequest:
             content is the sample's input tensors.
 
     Raises:
-        UsageError: The id is empty, or the id and the text cannot go on record.
+        UsageError: The id is empty, or the id or the text holds a line break or a control character.
 
     >>> DeletionRequest(id="2031-17", text="All photographs of the aquarium, by mail of 3 May.").id
     '2031-17'
@@ -57,13 +57,10 @@ class DeletionRequest:
             raise UsageError(f"The request's id is {self.id!r}, but must be a string that is not empty.")
 
     def _require_words(self) -> None:
-        require_type("The request's text", self.text, str, "a string")
+        require_words("The request's id", self.id)
+        require_words("The request's text", self.text)
         if (length := len(self.id) + len(self.text)) > TEXT_LENGTH:
             raise UsageError(f"The request's id and text have {length} characters, but may have at most {TEXT_LENGTH}.")
-        try:
-            (self.id + self.text).encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(f"The request's id and text must be Unicode: {error}") from error
 
     @classmethod
     def of(cls, given: DeletionRequest | Mapping[str, Any]) -> DeletionRequest:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,15 @@ def generate(path: Path) -> Path:
 
 
 def load_private(path: Path) -> Any:
-    """Read a private key from a PEM file."""
+    """Read a private key from a PEM file. A file that others can open is refused, because they could sign too."""
     ed25519, serialization = _cryptography()
-    return _load(path, ed25519.Ed25519PrivateKey, lambda data: serialization.load_pem_private_key(data, password=None))
+    key = _load(path, ed25519.Ed25519PrivateKey, lambda data: serialization.load_pem_private_key(data, password=None))
+    if os.name == "posix" and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        raise UsageError(
+            f"{path} is a private key, but others than its owner have access to it (mode {mode:03o}). Run "
+            f"`chmod 600 {path}` or, if somebody may have copied it, make a new pair with `unweave record keygen`."
+        )
+    return key
 
 
 def load_public(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Check a record: its content, its signature, its chain, the model, the data and the files beside it."""
+"""Check a record: its content, its signature, the model, the data and the files beside it."""
 
 from __future__ import annotations
 
@@ -58,42 +58,6 @@ def check_signature(record: Mapping[str, Any], public_key: bytes | None = None) 
         return Check("signature", True, f"matches the key in the record, {signer}; --public-key checks whose key it is")
     mine = signature["public_key"] == public_key.hex()
     return Check("signature", mine, f"is by the key {signer}" + ("" if mine else ", which is not the one given"))
-
-
-def check_chain(record: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]], key: bytes | None) -> list[Check]:
-    """Check that each record continues the one before it. ``earlier`` holds the newest first."""
-    found = []
-    for later, before in zip([record, *earlier], earlier, strict=False):
-        name = f"chain to {before['request']['id']}"
-        whole, signed = check_content(before), check_signature(before, key)
-        link = later.get("previous") or {}
-        if link.get("hash") != before["hash"]:
-            found.append(Check(name, False, f"{later['request']['id']} continues another record"))
-        elif later["model"]["before"] != before["model"]["after"]:
-            found.append(Check(name, False, "the next request did not begin with the model that this one produced"))
-        elif whole.holds is False or signed.holds is False:
-            broken = whole if whole.holds is False else signed
-            found.append(Check(name, False, f"in that record: {broken.name} {broken.words}"))
-        else:
-            found.append(Check(name, True, "unbroken"))
-            found += _held_forgotten(later, before)
-    last = earlier[-1] if earlier else record
-    if (missing := last.get("previous")) is not None:
-        words = f"{last['request']['id']} continues {missing['id']}, whose record was not given (--previous)"
-        found.append(Check("chain", None, f"not checked to its start: {words}"))
-    return found
-
-
-def _held_forgotten(later: Mapping[str, Any], before: Mapping[str, Any]) -> list[Check]:
-    """Tell whether a record kept fewer samples forgotten than there were. Skip data sets of another size."""
-    gone, held = before["forget"]["count"] + before["split"]["forgotten"], later["split"]["forgotten"]
-    if held >= gone or later["split"]["samples"] != before["split"]["samples"]:
-        return []
-    words = (
-        f"{later['request']['id']} counts {held} of the {gone} samples that were forgotten before it; the others "
-        "were asked for again, or learned again"
-    )
-    return [Check(f"forgotten by {before['request']['id']}", None, words)]
 
 
 def check_model(record: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Check:

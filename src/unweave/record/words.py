@@ -7,22 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.data import EVERY, RETAINED
+from unweave.errors import on_one_line, printable
 from unweave.record import signing
 from unweave.record.verify import check_content
 
 WIDTH = 88
-
-
-def printable(text: str) -> str:
-    r"""Return text from a file with control characters escaped, so that it cannot change the terminal.
-
-    >>> printable("a\x1b[2Jb\nc")
-    'a\\x1b[2Jb\nc'
-    """
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 def describe(record: Mapping[str, Any]) -> str:
@@ -30,7 +19,7 @@ def describe(record: Mapping[str, Any]) -> str:
     config, times, split = record["configuration"], record["times"], record["split"]
     sizes = ", ".join(f"{split[subset]} {subset}" for subset in EVERY)
     lines = [
-        f"Deletion record {record['request']['id']}",
+        *_wrap(f"Deletion record {on_one_line(record['request']['id'])}", indent=" " * 14),
         "",
         *_entry("request", record["request"]["text"] or "–"),
         *_entry("method", f"{config['method']}, profile {config['profile']}, seed {config['seed']}"),
@@ -88,7 +77,7 @@ def _accuracies(record: Mapping[str, Any]) -> list[str]:
         interval = ""
         if metric.get("low") is not None and metric.get("high") is not None:
             interval = f"   {metric['low']:.1%} to {metric['high']:.1%}"
-        place = f"{metric['split']} {metric['subset']}"
+        place = on_one_line(f"{metric['split']} {metric['subset']}")
         lines.append(f"{place:<22}{_percent(metric.get('before')):>9}{_percent(metric.get('value')):>9}{interval}")
     return lines
 
@@ -110,7 +99,7 @@ def describe_drift(rows: Sequence[Mapping[str, Any]]) -> str:
     lines.append((" " * 22 + "".join(f"{' '.join(place):>20}" for place in places)).rstrip())
     for name, pairs in found:
         cells = (f"{'–' if now is None else f'{100 * now:+.1f}':>12}{100 * so_far:>+8.1f}" for now, so_far in pairs)
-        lines.append(f"{name[:20]:<22}{''.join(cells)}")
+        lines.append(f"{on_one_line(name)[:20]:<22}{''.join(cells)}")
     return printable("\n".join(lines))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave._version import __version__
+from unweave.errors import on_one_line
 from unweave.evaluation import Metric, Scores
 
 HEAD = """---
@@ -65,7 +66,7 @@ def _counted(counts: Mapping[str, int], request: Any) -> str:
     words = f"{counts.get('forget', 0):,} samples were to be forgotten" + (f"; kept: {kept}." if kept else ".")
     if earlier := counts.get("forgotten"):
         words += f" {earlier:,} samples of earlier requests were to stay forgotten."
-    return f"Request {request}: {words}" if isinstance(request, str) else words
+    return f"Request {on_one_line(request)}: {words}" if isinstance(request, str) else words
 
 
 def _is_accuracy(metric: Metric) -> bool:

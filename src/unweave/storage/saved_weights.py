@@ -11,7 +11,7 @@ from unweave.errors import UsageError
 from unweave.storage.files import inside, read_json, refuse_pickled
 from unweave.storage.layout import MODEL
 from unweave.storage.pretrained import is_transformers_model, kind_of_folder, open_model_folder
-from unweave.storage.tensors import read_tensors, require_shapes, tensor_shapes
+from unweave.storage.tensors import read_tensors, require_kinds, require_shapes, tensor_shapes
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -55,6 +55,8 @@ def read_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor
         require_shapes(path, shapes, wanted)
     for file in files if not tensors else ():
         tensors |= read_tensors(file)
+    if model is not None:
+        require_kinds(path, tensors, model.state_dict())
     return tensors
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -74,6 +75,20 @@ def require_shapes(path: Path, found: dict[str, tuple[int, ...]], wanted: dict[s
             raise UsageError(
                 f"{path} does not fit the model: {name} has the shape {found[name]}, but the model needs {shape}."
             )
+
+
+def require_kinds(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` for whole numbers in the place of fractions, or the reverse: torch would round them."""
+    for name, tensor in found.items():
+        mine = wanted.get(name)
+        if isinstance(mine, Tensor) and _has_fractions(tensor) != _has_fractions(mine):
+            raise UsageError(
+                f"{path} does not fit the model: {name} is {tensor.dtype}, but the model has {mine.dtype}."
+            )
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

@@ -7,6 +7,7 @@ import html
 import io
 import re
 
+from unweave.errors import printable
 from unweave.lab.report.grids import Entry, Grid
 from unweave.lab.report.marks import BEST, NEAREST
 
@@ -35,8 +36,8 @@ LATEX = {
 
 
 def one_line(text: str) -> str:
-    """Return the text in one line, without control characters."""
-    return re.sub(r"[\s\x00-\x1f\x7f\u2028\u2029]+", " ", text).strip()
+    """Return the text in one line, with control characters escaped."""
+    return printable(re.sub(r"[\s\x00-\x1f\x7f\u2028\u2029]+", " ", text).strip())
 
 
 def markdown_text(text: str) -> str:

@@ -9,18 +9,18 @@ from typing import Any
 
 from unweave.errors import UsageError
 from unweave.lab.report.templates import render, resource
-from unweave.record import changes, check_content, printable, signing
+from unweave.record import changes, check_content, signing
 from unweave.storage import write_whole
 
 
 def write_record_page(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Write a page with these records, oldest first, and with the drift of accuracy over all their requests."""
-    shown = {
+    shown: dict[str, Any] = {
         "title": f"Deletion record {records[-1]['request']['id']}",
         "drift": _drift(records),
         "records": [_record(record) for record in records],
     }
-    page = render("record.html", style=resource("page/record.css"), **_printable(shown))
+    page = render("record.html", style=resource("page/record.css"), **shown)
     write_whole(path, page.encode())
 
 
@@ -84,15 +84,6 @@ def _signer(signature: Mapping[str, Any]) -> str:
         return f"the key {signing.name_of(signature['public_key'])}"
     except ValueError:
         return "an unreadable key"
-
-
-def _printable(content: Any) -> Any:
-    """Return the content with every text made printable: control characters could hide or reverse other text."""
-    if isinstance(content, dict):
-        return {name: _printable(entry) for name, entry in content.items()}
-    if isinstance(content, list):
-        return [_printable(entry) for entry in content]
-    return printable(content) if isinstance(content, str) else content
 
 
 def _percent(number: float | None) -> str:

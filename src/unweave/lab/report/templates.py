@@ -14,6 +14,8 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from unweave.errors import printable
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -42,7 +44,14 @@ def environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("unweave.lab.report", "page")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda shown: printable(shown) if type(shown) is str else shown,  # not what is marked as safe
+    )
     made.policies["json.dumps_kwargs"] = JSON
     made.filters["unbroken"] = unbroken
     made.globals["pairs"] = partial(zip, strict=True)

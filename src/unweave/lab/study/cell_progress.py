@@ -10,6 +10,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from unweave.engine import make_bar
+from unweave.errors import on_one_line
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.store import Store
 
@@ -78,6 +79,7 @@ class CellProgress:
 
     def say(self, text: str) -> None:
         """Write a line."""
+        text = on_one_line(text)  # it may hold the words of an error
         if self.live:
             self.bar.console.print(text, style="dim", markup=False, highlight=False)
         else:

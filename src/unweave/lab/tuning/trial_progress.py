@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 
 from unweave.engine import make_bar
+from unweave.errors import on_one_line
 from unweave.lab.study import in_words
 from unweave.lab.tuning.searches import Tried
 
@@ -63,6 +64,7 @@ class TrialProgress:
         return self._all() - sum(self.tuning.left().values())
 
     def _say(self, text: str) -> None:
+        text = on_one_line(text)  # it may hold the words of an error
         if not self.bar.disable:
             self.bar.console.print(text, style="dim", markup=False, highlight=False)
         elif self.write:
