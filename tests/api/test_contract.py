@@ -54,6 +54,15 @@ def test_scores_and_verdict_come_without_a_folder(model, split):
     assert lines[-1].startswith("Cost: ")
 
 
+def test_compute_is_an_object(model, split):
+    with pytest.raises(
+        uw.UsageError, match=r"compute must be a Compute, such as uw.Compute\(device=\"cuda:1\"\), not str"
+    ):
+        uw.unlearn(model, split, "ft", compute="cuda:1")
+    with pytest.raises(uw.UsageError, match="micro_batch must be a whole number, not str"):
+        uw.Compute(micro_batch="64")
+
+
 @pytest.mark.parametrize("what", ["split", "scores", "history", "verdict", "result"])
 def test_results_print_and_have_an_html_form(model, split, what):
     result = uw.unlearn(model, split, "ft", epochs=2, batch_size=8, test=split, compute=CPU, guard=None)

@@ -127,7 +127,7 @@ def test_chunks_do_not_change_neighbours(seed, chunk):
     generator = torch.Generator().manual_seed(seed)
     queries = torch.randn(11, 3, generator=generator, dtype=torch.float64)
     points = torch.randn(23, 3, generator=generator, dtype=torch.float64)
-    distances, positions = nearest(queries, points, 4, chunk=chunk)
+    distances, positions = nearest(queries, points, np.int64(4), chunk=chunk)
     exact = torch.cdist(queries, points).square().sort(dim=1)
     assert torch.equal(positions, exact.indices[:, :4])
     assert torch.allclose(distances, exact.values[:, :4])

@@ -71,7 +71,7 @@ def several():
     return (inputs()[:, :3] > 0).float()
 
 
-def amounts():
+def numbers():
     return inputs()[:, :1] * 3 + 1
 
 
@@ -93,7 +93,7 @@ KINDS = {  # task: labels, outputs, model, data
     "classification-mapping": (uw.Classification, classes, 3, Mapped, as_mapping),
     "binary": (uw.Binary, yes_or_no, 1, normalised, as_pair),
     "multi-label": (uw.MultiLabel, several, 3, Mapped, as_mapping),
-    "regression": (uw.Regression, amounts, 1, normalised, as_pair),
+    "regression": (uw.Regression, numbers, 1, normalised, as_pair),
     "language": (uw.Language, words, 20, partial(llama, hidden=16, layers=1), as_texts),
 }
 
@@ -200,11 +200,14 @@ def test_attacks_are_made_or_absent_with_the_reason(kind):
     ("labels", "outputs", "task", "words"),
     [
         (classes().float(), 3, None, "needs one integer per sample as its label, not torch.float32"),
-        (classes(), 1, None, r"one logit tells two classes apart.*task='regression'"),
-        (classes(), 1, "binary", r"has the label \[2\], but the model gives one logit"),
+        (classes(), 1, None, r"one logit tells only two classes apart.*task='regression'"),
+        (classes(), 1, "binary", r"has the label \[2\], but a model with one logit tells .*task='classification'"),
+        (numbers(), 3, "classification", r"not torch.float32 of shape \(12, 1\)\. If .* use task='regression'"),
+        (several(), 3, "classification", r"several for each sample, are those of task='multi-label'"),
+        (classes(), 3, "regression", r"A sample has 1 label, but the model predicts 3 numbers.*task='classification'"),
         (several(), 2, None, "The model gives 2 numbers per sample, but a sample has 3 labels"),
         (several() * 2, 3, "multi-label", "each must be 0 or 1"),
-        (amounts() * torch.nan, 1, "regression", "is not finite|NaN"),
+        (numbers() * torch.nan, 1, "regression", "is not finite|NaN"),
         (classes(), 3, "clasification", "Did you mean 'classification'"),
     ],
 )
@@ -219,10 +222,10 @@ def test_a_loss_of_ones_own_may_say_what_recognised_means():
         return (model(batch[0])[:, 0] - batch[1][:, 0]).abs()
 
     task = uw.OwnLoss(loss, recognised=lambda model, batch: loss(model, batch) < 1)
-    split = uw.Split((inputs(), amounts()), **PARTS)
+    split = uw.Split((inputs(), numbers()), **PARTS)
     model = nn.Linear(6, 1)
     result = uw.unlearn(model, split, "ga", task=task, compute=CPU, guard=None)
-    expected = (loss(result.model, (inputs()[:12], amounts()[:12])) < 1).float().mean()
+    expected = (loss(result.model, (inputs()[:12], numbers()[:12])) < 1).float().mean()
     assert result.scores["train"]["forget"]["accuracy"] == pytest.approx(float(expected))
     bare = uw.unlearn(model, split, "ga", task=uw.OwnLoss(loss), compute=CPU, guard=None)
     assert bare.scores["train"]["forget"]["accuracy"] >= 0  # the task that outputs and labels speak for

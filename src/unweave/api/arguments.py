@@ -1,4 +1,4 @@
-"""What `unlearn` is given: refused before any work is done, where it cannot be used or would not be."""
+"""Checks of the arguments of `unlearn`, made before any work is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from unweave.api.split import Split
-from unweave.engine import Limits
+from unweave.engine import Compute, Limits
 from unweave.errors import UsageError, require_type
 from unweave.methods import Method
 from unweave.runs import check_folder
@@ -21,57 +21,58 @@ from unweave.tasks import OwnLoss
 
 
 def require_arguments(
-    model: Any, split: Any, test: Any, guard: Any, *, resume: bool, out: str | os.PathLike[str] | None
+    model: Any, split: Any, test: Any, guard: Any, compute: Any, *, resume: bool, out: str | os.PathLike[str] | None
 ) -> None:
-    """Raise a `UsageError` for arguments of the wrong kind, or that do not go together."""
+    """Raise a `UsageError` for arguments of the wrong type, or that contradict each other."""
     require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("split", split, Split, "a Split of the training data")
     require_type("test", test, (Split, type(None)), "a Split of the test data")
     require_type("guard", guard, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
+    require_type("compute", compute, (Compute, type(None)), 'a Compute, such as uw.Compute(device="cuda:1")')
     require_type("out", out, (str, os.PathLike, type(None)), "the path of a folder")
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."
         )
     if resume and out is None:
-        raise UsageError("resume=True resumes the run of a folder. Give it with out=.")
+        raise UsageError("resume=True resumes the run in a folder. Name the folder with out=.")
 
 
 def require_task(method: Method, task: Any) -> None:
     """Raise a `UsageError` for a method that needs classes, and a task known by its loss alone."""
     if isinstance(task, OwnLoss) and not method.takes_loss:
-        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Leave task= out.")
+        raise UsageError(f"{method.name} works on logits and labels, and takes no other loss. Omit task=.")
 
 
 def require_model(model: nn.Module, *, kept: bool) -> None:
-    """Refuse weights without values and, where weights are kept on the way, what is none."""
+    """Reject meta tensors and, if weights will be saved, state that is not a tensor."""
     state = model.state_dict()
     extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if extra and kept:
         raise UsageError(
-            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}: only tensors can be kept and put "
-            "back. Make what get_extra_state returns a tensor."
+            f"The model's state holds {extra[0]}, a {type(state[extra[0]]).__name__}, but only tensors can be saved "
+            "and restored. Let get_extra_state return a tensor."
         )
     if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
         raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """Return a copy of the model, or say why there can be none."""
+    """Return a copy of the model. Raise a `UsageError` that says why it cannot be copied."""
     try:
         return copy.deepcopy(model)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:  # of torch, where a tensor is the outcome of a computation
+    except RuntimeError as error:  # torch copies no tensor that was computed with gradients
         raise UsageError(
-            "The model cannot be copied, for it holds a tensor that came out of a computation with gradient: an "
-            "activation that it keeps, or the weights of torch.nn.utils.weight_norm (parametrizations.weight_norm can "
-            f"be copied). {str(error).partition('.')[0]}."
+            "The model cannot be copied because it holds a tensor that was computed with gradients: a stored "
+            "activation, or the weights of torch.nn.utils.weight_norm (use parametrizations.weight_norm instead). "
+            f"{str(error).partition('.')[0]}."
         ) from error
 
 
 def check_folder_asked(where: torch.device, *, out: str | os.PathLike[str] | None, resume: bool) -> torch.device:
-    """Raise a `UsageError` where a run cannot begin in the folder, or there is none to resume. Returns the device."""
+    """Raise a `UsageError` if the folder cannot take this run, or has no run to resume. Return the device."""
     if out is not None:
         processes.first(lambda: check_folder(Path(out), resume=resume))
     return where

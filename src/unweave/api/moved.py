@@ -1,4 +1,4 @@
-"""Where arguments went that `unlearn` once had: whoever still passes one is told."""
+"""Where former arguments of `unlearn` went. Passing one raises an error that says so."""
 
 from __future__ import annotations
 

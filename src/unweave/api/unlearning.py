@@ -102,7 +102,7 @@ def unlearn(
     10
     """
     chosen = _chosen(method, settings, profile)
-    require_arguments(model, split, test, guard, resume=resume, out=out)
+    require_arguments(model, split, test, guard, compute, resume=resume, out=out)
     chosen.check(split)
     given = _Given(
         chosen, require_seed(seed), compute or Compute(), _limits(guard), require_callbacks(callbacks), out, resume

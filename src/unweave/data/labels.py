@@ -49,8 +49,8 @@ def as_labels(labels: Any) -> Tensor:
     try:
         return torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
-        kind = type(labels[0]).__name__ if isinstance(labels, Sequence | np.ndarray) and len(labels) else type(labels)
-        raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {kind}.") from error
+        one = labels[0] if isinstance(labels, Sequence | np.ndarray) and len(labels) else labels
+        raise UsageError(f"Labels must be whole numbers, the classes from 0 on, not {type(one).__name__}.") from error
 
 
 def class_labels(labels: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def plain_labels(labels: Tensor) -> Tensor:
 
 
 def as_groups(labels: Tensor) -> Tensor:
-    """Return one whole number per sample that is the same for equal labels. Amounts are all one group.
+    """Return one whole number per sample that is the same for equal labels. Labels of a regression form one group.
 
     >>> as_groups(torch.tensor([[1, 0], [0, 1], [1, 0]]))
     tensor([1, 0, 1])

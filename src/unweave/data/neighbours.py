@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -18,8 +20,9 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, chunk: int = 8192) -> tu
     tensor([[0, 1],
             [2, 1]])
     """
-    if not isinstance(k, int) or not 1 <= k <= len(points):
-        raise UsageError(f"k is {k}, but must be from 1 to {len(points)}, the number of samples to choose from.")
+    if not isinstance(k, Integral) or not 1 <= k <= len(points):
+        raise UsageError(f"k is {k}, but must be a whole number from 1 to {len(points)}, the samples to choose from.")
+    k = int(k)
     # With centred features, |q|² − 2qp + |p|² loses fewer digits to cancellation.
     centre = points.mean(dim=0)
     queries, points = queries - centre, points - centre

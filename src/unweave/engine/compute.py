@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any, get_args
 
 import torch
 
 from unweave.data import KeepData, as_keep_data
 from unweave.engine.compiling import Compile
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, require_type, unknown
 from unweave.runtime import Precision, limited_to, parse_bytes, pick_device, resolve_precision, sharding
 
 
@@ -57,8 +58,10 @@ class Compute:
             if value not in known:
                 raise unknown(name, value, known)
         as_keep_data(self.keep_data)
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise UsageError(f"micro_batch is {self.micro_batch}, but must be at least 1.")
+        if self.micro_batch is not None:
+            require_type("micro_batch", self.micro_batch, Integral, "a whole number")
+            if self.micro_batch < 1:
+                raise UsageError(f"micro_batch is {self.micro_batch}, but must be at least 1.")
         if self.max_memory is not None:
             parse_bytes(self.max_memory)
 

@@ -19,7 +19,7 @@ def label_numbers(table: DataTable, column: str, names: Mapping[str, int], class
 
     Args:
         table: The data.
-        column: The column of the labels: names, whole numbers, or amounts for a model with one output.
+        column: The column of the labels: names, whole numbers, or numbers to predict for a model with one output.
         names: The model's classes by name.
         classes: How many classes the model has. None: not known.
 

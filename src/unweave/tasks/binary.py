@@ -44,7 +44,7 @@ class Binary(Classification):
         if len(bad) or found.shape[1] != 1:
             place = int(bad[0, 0]) if len(bad) else 0
             raise UsageError(
-                f"Sample {int(rows[place])} has the label {found[place].tolist()}, but the model gives one logit. It "
-                "tells two classes apart (labels 0 and 1). Give the model one output per class "
-                "(task='classification'); for amounts use task='regression'."
+                f"Sample {int(rows[place])} has the label {found[place].tolist()}, but a model with one logit tells "
+                "only the labels 0 and 1 apart. For more classes give it one output per class (task='classification'); "
+                "to predict quantities use task='regression'."
             )

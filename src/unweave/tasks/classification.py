@@ -43,6 +43,11 @@ class Classification(Task):
 
     def labels(self, labels: Tensor) -> Tensor:
         """Take one whole number per sample."""
+        if labels.is_floating_point() or labels.ndim != 1:
+            raise UsageError(
+                f"Classification needs one whole number per sample as its label, not {labels.dtype} of shape "
+                f"{tuple(labels.shape)}. {_fitting(labels)}"
+            )
         return class_labels(labels)
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -58,12 +63,21 @@ class Classification(Task):
         return all_right(outputs, labels)
 
     def limit(self, outputs: Tensor) -> float:
-        """Return log n: whoever is on top has a probability of 1/n at least."""
+        """Return log n: the class on top has a probability of at least 1/n."""
         return math.log(outputs.shape[-1])
 
     def require_labels(self, labels: Tensor, rows: Tensor, outputs: Tensor) -> None:
         """Refuse labels beyond the last class."""
-        require_known_labels(labels, rows, outputs.shape[-1])
+        require_known_labels(self.labels(labels), rows, outputs.shape[-1])
+
+
+def _fitting(labels: Tensor) -> str:
+    """Say which task takes labels that are no classes."""
+    if labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all()):
+        return "Labels of 0 and 1, several for each sample, are those of task='multi-label'."
+    if labels.ndim in (1, 2):
+        return "If they are quantities to predict, use task='regression'; otherwise convert them to whole numbers."
+    return "For other labels use task=uw.OwnLoss(loss)."
 
 
 CLASSIFICATION = Classification()

@@ -116,9 +116,9 @@ def _found(raw: Tensor, labels: Tensor) -> Task:
     if is_whole and labels.ndim == 1 and labels.min() >= 0:
         highest = int(labels.max())
         raise UsageError(
-            f"The model gives one number per sample, and labels go up to {highest}: one logit tells two classes apart. "
-            "Give the model one output per class (task='classification'), or say that the labels are amounts "
-            "(task='regression')."
+            f"The model gives one number per sample, but labels go up to {highest}, and one logit tells only two "
+            "classes apart. Give the model one output per class (task='classification'). If labels are quantities "
+            "to predict, pass task='regression'."
         )
     return Regression(tolerance=_tolerance(labels))
 

@@ -60,5 +60,5 @@ class MultiLabel(Classification):
             place, label = bad[0].tolist()
             raise UsageError(
                 f"Sample {int(rows[place])} has {labels[place, label].item():g} for label {label}, but with several "
-                "labels each must be 0 or 1. For amounts use task='regression'."
+                "labels each must be 0 or 1. To predict quantities use task='regression'."
             )

@@ -1,4 +1,4 @@
-"""Regression: amounts instead of classes; a sample is recognised if every amount is within a tolerance.
+"""Regression: numbers instead of classes; a sample is recognised if every prediction is within a tolerance.
 
 The loss is the mean squared error in units of the tolerance, so that settings in units of loss mean the same whatever
 the labels are measured in. A recognised sample has a loss of 1 at most.
@@ -13,7 +13,7 @@ from unweave.tasks.task import Task
 
 
 class Regression(Task):
-    """One or several amounts per sample.
+    """One or several numbers per sample.
 
     Args:
         tolerance: How far a prediction may be off, in the labels' unit, for the sample to count as recognised. A task
@@ -39,19 +39,19 @@ class Regression(Task):
         self.tolerance = float(tolerance)
 
     def read(self, raw: Tensor) -> Tensor:
-        """Take amounts of shape (samples,) or (samples, amounts)."""
+        """Take predictions of shape (samples,) or (samples, numbers)."""
         if raw.ndim not in (1, 2):
             raise UsageError(
-                f"The task regression needs outputs of shape (samples, amounts), but the model returned shape "
+                f"The task regression needs outputs of shape (samples, numbers), but the model returned shape "
                 f"{tuple(raw.shape)}."
             )
         return raw.reshape(len(raw), -1)
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Take numbers of shape (samples,) or (samples, amounts)."""
+        """Take labels of shape (samples,) or (samples, numbers)."""
         if labels.ndim not in (1, 2):
             raise UsageError(
-                f"The task regression needs labels of shape (samples, amounts), not {tuple(labels.shape)}."
+                f"The task regression needs labels of shape (samples, numbers), not {tuple(labels.shape)}."
             )
         found = labels.reshape(len(labels), -1)
         return found if found.is_floating_point() else found.float()
@@ -61,11 +61,11 @@ class Regression(Task):
         return ((outputs - labels.to(outputs.dtype)) / self.tolerance).square().mean(dim=1)
 
     def odds(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the losses: amounts have no probabilities."""
+        """Return the losses, as there are no probabilities."""
         return self.losses(outputs, labels)
 
     def recognised(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return whether every amount is within the tolerance."""
+        """Return whether every prediction is within the tolerance."""
         return ((outputs - labels.to(outputs.dtype)).abs() <= self.tolerance).all(dim=1)
 
     def limit(self, outputs: Tensor) -> float:
@@ -73,12 +73,12 @@ class Regression(Task):
         return 1.0
 
     def require_labels(self, labels: Tensor, rows: Tensor, outputs: Tensor) -> None:
-        """Refuse another number of amounts than the model has, and amounts that are not finite."""
+        """Refuse labels that are not finite, or not as many as the model predicts."""
         found = self.labels(labels)
         if found.shape[1] != outputs.shape[1]:
             raise UsageError(
-                f"Samples have {found.shape[1]} amounts each, but the model gives {outputs.shape[1]}. For classes use "
-                "task='classification' with whole numbers as labels."
+                f"A sample has {found.shape[1]} label{'s' * (found.shape[1] > 1)}, but the model predicts "
+                f"{outputs.shape[1]} numbers. For classes use task='classification' with whole numbers as labels."
             )
         bad = (~found.isfinite().all(dim=1)).nonzero()
         if len(bad):
