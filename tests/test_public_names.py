@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
 import subprocess
 import sys
 
@@ -58,3 +60,34 @@ def test_type_checkers_see_the_names_that_are_imported_on_first_use():
     modules = {name for name, module in checked.items() if module == "unweave"}
     assert {name: module for name, module in checked.items() if name not in modules} == unweave._HOMES
     assert sorted(unweave.__all__) == sorted({*at_once, *checked}) == dir(unweave)
+
+
+CALLABLE = [name for name in unweave.__all__ if callable(getattr(unweave, name))]
+
+
+def parameters_of(thing):
+    """Return the parameters that a docstring must describe: without fields that carry a help text of their own."""
+    fields = {field.name: field for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else {}
+    told = {name for name, field in fields.items() if field.metadata}
+    varying = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if inspect.isclass(thing) and thing.__init__ is object.__init__:
+        return set()
+    return {
+        name
+        for name, one in inspect.signature(thing).parameters.items()
+        if one.kind not in varying and not name.startswith("_") and name not in told
+    }
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_a_public_name_is_documented(name):
+    """Every parameter (an exception takes its words), what is returned, and an example."""
+    thing = getattr(unweave, name)
+    text = inspect.getdoc(thing)
+    assert ">>> " in text
+    if not (inspect.isclass(thing) and issubclass(thing, BaseException)):
+        missing = {parameter for parameter in parameters_of(thing) if f"\n    {parameter}: " not in text}
+        assert missing == set()
+    if inspect.isfunction(thing):
+        assert "Returns:" in text
+        assert "Raises:" in text

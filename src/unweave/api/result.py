@@ -36,6 +36,14 @@ class Result:
         test: The split of test data, if one was given.
         task: What a sample is to the model; None if nothing of the data was looked at.
         begun: When the run began, in UTC.
+        compute: Device, precision and memory of the run.
+        measured: The scores that the run took; None without a folder, where `scores` takes them on first use.
+
+    >>> import torch, unweave as uw
+    >>> split = uw.Split((torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1])), forget=[0], adjacent=[1, 2])
+    >>> result = uw.unlearn(nn.Linear(6, 2), split, "ga", guard=None)
+    >>> result.method, result.scores["train"]["remote"]["samples"]
+    ('ga', 3)
     """
 
     model: nn.Module

@@ -26,13 +26,25 @@ RULES = ("named", "fixed")
 class Split(Partition):
     """Training data in three parts: *forget*, *adjacent* (kept, entangled with it) and *remote* (the rest kept).
 
-    ``dataset`` is any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels) or
-    mapping of tensors with ``"labels"``. Samples that never vary may be kept once they were read: make a new split
-    where the data has changed. ``remote=None`` means every sample that is in neither of the others. ``collate`` turns a
-    list of samples into a batch (for text: a padding collator). Empty subsets are refused unless ``allow_empty=True``,
-    which suits test data that lacks one of them. ``forgotten`` are samples that earlier requests already made the model
-    forget: no kept data, and to stay forgotten (`after`). ``named`` is how many retained samples were named as
-    neighbours in `by_neighbours`, whether or not its limit admitted them; None for other splits.
+    Samples without random transforms may be kept in memory after the first reading, so make a new split if the data
+    changes. `by_class`, `where` and `by_neighbours` find the indices for you. ``named`` says how many retained samples
+    were named as neighbours in `by_neighbours`, whether or not its limit admitted them; it is None for other splits.
+
+    Args:
+        dataset: Any map-style torch data set, Hugging Face data set, pair of tensors (inputs, labels), or mapping of
+            tensors with ``"labels"``.
+        forget: Positions of the samples to forget.
+        adjacent: Positions of the adjacent samples.
+        remote: Positions of the remote samples. None: every sample that is in no other subset.
+        forgotten: Samples that the model forgot in earlier requests. They must stay forgotten (see `after`).
+        collate: Turns a list of samples into a batch (for text: a padding collator).
+        allow_empty: Whether a subset may be empty, as in test data that lacks one.
+
+    Raises:
+        UsageError: A position is not in the data, a sample is in two subsets, or a subset is empty.
+
+    >>> Split((torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1])), forget=[0], adjacent=[1, 2])
+    Split of 6 samples: 1 forget, 2 adjacent, 3 remote
     """
 
     named: int | None = None
@@ -112,9 +124,25 @@ class Split(Partition):
         features: Tensor | np.ndarray[Any, Any] | None = None,
         device: str | torch.device | None = None,
     ) -> Entanglement:
-        """Measure, before any unlearning, which retained groups live next to the forget set.
+        """Measure, before any unlearning, which retained groups are nearest to the forget set.
 
-        ``groups`` gives a group (for instance the fine class) for every sample; by default the training label.
+        Args:
+            model: The trained model, in whose features neighbours are found.
+            k: How many neighbours of each forget sample to look at.
+            groups: A group for every sample of the data set, such as its fine class. None: its training label.
+            names: Names of groups that are numbers.
+            features: Features of every sample, instead of the model's.
+            device: Where to compute. None: the best device available.
+
+        Returns:
+            The share of the neighbours that are retained and have the same label, and the groups most at risk.
+
+        Raises:
+            UsageError: Neither a model nor its features are given, or they do not fit.
+
+        >>> data = (torch.tensor([[0.0], [0.1], [0.2], [9.0]]), torch.tensor([0, 0, 0, 1]))
+        >>> Split(data, forget=[0], adjacent=[1, 2]).entanglement(features=data[0], k=2).score
+        1.0
         """
         found = _features(model, self.samples, features, device)
         return self._entanglement(found, k=k, groups=groups, names=names)

@@ -39,6 +39,13 @@ class Callback:
 
     A callback must not change the model or draw random numbers outside `unweave.runtime.own_random_numbers`. Otherwise
     a resumed run would differ from an uninterrupted one.
+
+    >>> class Norm(Callback):
+    ...     def begin(self, running):
+    ...         self.model = running.bench.model
+    ...
+    ...     def step(self, phase, number):
+    ...         return {"norm": sum(weights.norm() for weights in self.model.parameters())}
     """
 
     def check(self) -> None:

@@ -32,7 +32,23 @@ FEWEST = 10  # samples that a kept subset needs to be checked
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Settings):
-    """How far kept data may degrade before a run is stopped, measured on a fixed sample against the initial model."""
+    """How far kept data may degrade before a run is stopped, measured on a fixed sample against the initial model.
+
+    Args:
+        adjacent_accuracy_drop: Accuracy that adjacent data may lose, from 0 to 1.
+        remote_accuracy_drop: Accuracy that remote data may lose, from 0 to 1.
+        adjacent_loss_rise: Mean loss that adjacent data may gain. 0: no limit.
+        remote_loss_rise: Mean loss that remote data may gain. 0: no limit.
+        forget_loss_rise: Warn at the end if the mean forget loss rose by less. 0: never.
+        samples: Samples of each subset to check, always the same.
+        share: Largest share of a run's work for checks between its start and its end.
+
+    Raises:
+        UsageError: A value is out of range.
+
+    >>> Limits(remote_accuracy_drop=0.05).samples
+    128
+    """
 
     adjacent_accuracy_drop: float = setting(
         0.8, at_least=0, at_most=1, help="Accuracy that adjacent data may lose; 1: any."
@@ -61,9 +77,15 @@ class Good:
 
 
 class CollapseError(RunError):
-    """A run was stopped because it was destroying the model. ``good`` holds the last good weights, if there are any.
+    """A run was stopped because it was destroying the model.
 
-    ``limit`` is the name of the broken limit; ``values`` holds the measured values.
+    Attributes:
+        limit: The name of the broken limit.
+        values: The measured values.
+        good: The last good weights. None if there are none.
+
+    >>> CollapseError("Adjacent accuracy fell by 0.9.", limit="adjacent_accuracy_drop").limit
+    'adjacent_accuracy_drop'
     """
 
     def __init__(self, words: str, *, limit: str = "", values: Mapping[str, Any] | None = None) -> None:

@@ -21,6 +21,13 @@ Tell: TypeAlias = Callable[[int, Sequence[Mapping[str, Any]]], None]
 class History:
     """Rows of logged values. Tensors are read from the device in bulk, when ``rows`` is used.
 
+    Args:
+        rows: Rows to begin with.
+        tell: A function to call with the number of earlier rows and the new rows, whenever rows are read.
+
+    Raises:
+        RunError: A value is not finite (when rows are read).
+
     >>> history = History()
     >>> history.add("stage 1", 0, {"forget_loss": torch.tensor(2.0), "multiplier": 0.0})
     >>> history.rows
@@ -60,6 +67,13 @@ class History:
 
     def column(self, name: str, *, phase: str | None = None) -> list[float]:
         """Return one logged value at all steps that have it.
+
+        Args:
+            name: The name of the value.
+            phase: Steps of this phase only.
+
+        Returns:
+            The values, in the order of the steps.
 
         >>> History([{"phase": "a", "step": 0, "x": 1.0}, {"phase": "b", "step": 0, "y": 2.0}]).column("x")
         [1.0]

@@ -62,7 +62,16 @@ class Certificate(Protocol):
 
 @dataclass(frozen=True)
 class BeforeStage2:
-    """Inputs of the forgetting bound: the two-stage method's model between its stages, and its settings."""
+    """Inputs of the forgetting bound: the two-stage method's model between its stages, and its settings.
+
+    Args:
+        model: The model after stage 1.
+        alpha: The method's ``alpha``.
+        mean_sign: The method's ``mean_sign``.
+
+    >>> BeforeStage2(nn.Linear(4, 2), alpha=0.5).mean_sign
+    -1
+    """
 
     model: nn.Module
     alpha: float
@@ -78,7 +87,14 @@ class BeforeStage2:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Input of the bound of ``unweave``: the loss C above which it held the forget losses."""
+    """Input of the bound of ``unweave``: the loss C above which it held the forget losses.
+
+    Args:
+        target: C, the method's ``target``.
+
+    >>> Shortfall(target=10.0)
+    Shortfall(target=10.0)
+    """
 
     target: float
 

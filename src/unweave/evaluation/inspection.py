@@ -27,6 +27,12 @@ class Inspection:
         still_recognised: The share of the forget samples that a model trained without them would probably recognise.
             This is an estimate: it counts samples whose label wins the vote of the nearest retained samples.
         advice: Advice, in sentences.
+
+    >>> mixed = Entanglement(k=20, score=0.3, per_sample=torch.tensor([0.3]), groups=[])
+    >>> print(Inspection({"forget": 1, "adjacent": 9}, mixed, 0.25, ()))
+    1 forget, 9 adjacent samples
+    A model that never saw the forget data would probably still recognise 25% of it.
+    ...
     """
 
     sizes: dict[str, int]

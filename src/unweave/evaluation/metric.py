@@ -23,10 +23,17 @@ class Estimate(NamedTuple):
 class Metric:
     """A number for one subset or, with empty ``split`` and ``subset``, for the whole model.
 
-    ``better`` is the good direction: lower, higher, or nearest to ``reference``. ``reference`` is the value of a
-    retrained model (for a distance to retraining: the value between two retrained models). ``before`` is the original
-    model's value. ``value`` is None if the metric cannot be computed, and ``note`` then gives the reason. Otherwise
-    ``note`` holds any caveat.
+    Attributes:
+        metric: The name of the number.
+        value: The number. None if it cannot be computed.
+        better: The good direction: lower, higher, or nearest to ``reference``.
+        split: ``"train"`` or ``"test"``.
+        subset: The subset, such as ``"forget"``.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+        reference: The value of a retrained model. For a distance to retraining: the value between two retrained models.
+        before: The value of the original model.
+        note: The reason if there is no value; otherwise a caveat, if any.
 
     >>> Metric.absent("tow", better="higher", note="No reference was given.").to_dict()
     {'split': '', 'subset': '', 'metric': 'tow', 'value': None, 'better': 'higher', 'note': 'No reference was given.'}

@@ -32,7 +32,23 @@ SURE = -math.log(0.9)  # the loss of a label with probability 90%
 
 @dataclass(frozen=True, kw_only=True)
 class RelearnSettings(Settings):
-    """Settings of relearning. The step size is fixed and small, so steps are comparable between models."""
+    """Settings of relearning. The step size is fixed and small, so steps are comparable between models.
+
+    Args:
+        samples: Forget samples to relearn from, at most half of them.
+        steps: Steps after which to give up.
+        batch_size: The most samples per step.
+        optimizer: The optimiser.
+        learning_rate: Step size.
+        momentum: Momentum of SGD.
+        returned: The share of the original's forget accuracy that counts as a return.
+
+    Raises:
+        UsageError: A value is out of range.
+
+    >>> RelearnSettings(steps=20).samples
+    16
+    """
 
     samples: int = setting(16, at_least=1, help="Forget samples to relearn from, half of them at most.")
     steps: int = setting(50, at_least=1, help="Steps after which to give up.")

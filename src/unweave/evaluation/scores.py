@@ -41,6 +41,11 @@ class Scores:
     as ``scores["model"]["tow"]``. ``metrics`` adds interval, direction and reference, and the reason if a number is
     absent. ``observed`` holds the logits while the scores are in memory.
 
+    Args:
+        values: Numbers by part, subset and name.
+        metrics: The numbers with interval, direction and reference.
+        observed: What the model predicted.
+
     >>> print(Scores({"train": {"forget": {"accuracy": 0.02, "loss": 9.1, "samples": 50}}}))
              subset      samples  accuracy      loss
     train    forget           50     2.00%     9.100
@@ -64,7 +69,23 @@ class Scores:
         return name in self.values
 
     def metric(self, name: str, split: str = "", subset: str = "") -> Metric:
-        """Return a number with its interval, direction, reference and note."""
+        """Return a number with its interval, direction, reference and note.
+
+        Args:
+            name: The name of the number, such as ``"mia_rmia_auc"``.
+            split: ``"train"`` or ``"test"``; empty for numbers of the whole model.
+            subset: The subset, such as ``"forget"``; empty for numbers of the whole model.
+
+        Returns:
+            The metric. Its ``value`` is None if it could not be computed.
+
+        Raises:
+            UsageError: There is no such metric.
+
+        >>> tow = Metric(metric="tow", value=0.93, better="higher")
+        >>> Scores({}, [tow]).metric("tow").value
+        0.93
+        """
         for metric in self.metrics:
             if metric.place == (split, subset, name):
                 return metric

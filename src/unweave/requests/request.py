@@ -33,6 +33,10 @@ class Request(DeletionRequest):
     `id_column`, ``set`` for `settings` and ``limit`` for `limits`. With an id, the run gets a deletion record; that is
     all that `record.write` needs.
 
+    Args:
+        previous: The record that this request's record continues. Python only, like the next.
+        content: A function that returns the content of the sample at a position as bytes, for instance its file.
+
     Raises:
         UsageError: A value cannot be used.
 

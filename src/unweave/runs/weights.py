@@ -36,6 +36,10 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
     Raises:
         UsageError: The weights cannot be read, or do not fit the model.
+
+    >>> load_weights(nn.Linear(4, 2), "runs/17")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: runs/17 cannot be read: the file does not exist.
     """
     tensors = read_weights(Path(path), model)
     try:

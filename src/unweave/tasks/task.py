@@ -29,6 +29,12 @@ class Task(ABC):
         has_tokens: Whether a sample is a text, so that methods may ask for its tokens' log-probabilities.
         independent: Whether the loss of a sample is the same in whatever batch it is.
         bounded: Whether `limit` bounds the losses of recognised samples.
+
+    >>> from unweave.tasks import Classification
+    >>> class FirstOf(Classification):
+    ...     "A classifier that returns several tensors, logits first."
+    ...     def outputs(self, model, data):
+    ...         return self.read(model(data[0])[0])
     """
 
     name: ClassVar[str]
