@@ -24,6 +24,7 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
         "checkpoints",
         "history.jsonl",
         "model.safetensors",
+        "report.html",
         "run.json",
         "scores.json",
         "verdict.md",

@@ -61,9 +61,9 @@ def trained(model, rows):
     """Train a model of sentences until it knows them."""
     words = tokenizer()([row["text"] for row in rows], padding=True, return_tensors="pt")
     labels = torch.tensor([CLASSES.index(row["label"]) for row in rows])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     model.eval()
-    for _ in range(80):
+    for _ in range(100):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(**words).logits, labels).backward()
         optimizer.step()

@@ -36,6 +36,7 @@ def test_from_pretrained_opens_the_result(made):
     assert sorted(path.name for path in out.iterdir()) == [
         "history.jsonl",
         "model",
+        "report.html",
         "run.json",
         "scores.json",
         "verdict.md",

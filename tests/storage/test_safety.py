@@ -62,7 +62,7 @@ def test_pickles_are_refused_everywhere_and_never_opened(model, data, tmp_path):
         ):
             with pytest.raises(UsageError, match=r"Pickled (weights|files) can run code when opened"):
                 open_it(file)
-    with pytest.raises(UsageError, match=r"convert them with safetensors.torch.save_file"):
+    with pytest.raises(UsageError, match=r"convert them with `unweave convert "):
         load_weights(model, tmp_path / "file.pt")
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
@@ -376,6 +376,9 @@ def test_the_source_opens_nothing_that_runs_code():
         tree = ast.parse(text)
         for name, keywords in calls(tree):
             where = f"{file.name}: {name}"
+            if name == "torch.load" and file.name == "unpickling.py":  # `unweave convert`, in a process of its own
+                assert keywords.get("weights_only") == "True", where
+                continue
             assert name not in forbidden, where
             assert keywords.get("shell", "False") == "False", where
             assert keywords.get("trust_remote_code", "False") == "False", where

@@ -47,8 +47,8 @@ from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
 from unweave.record import certificate_of
-from unweave.runs import OutputFolder, SaveWith, left_in_order, model_card
-from unweave.storage import HISTORY, SCORES, VERDICT, fingerprint, provenance
+from unweave.runs import OutputFolder, SaveWith, label_names, left_in_order, model_card, run_page
+from unweave.storage import HISTORY, PAGE, SCORES, VERDICT, fingerprint, provenance
 from unweave.tasks import Task, describe_task, scoring_task
 
 LIMITS = Limits()
@@ -179,7 +179,11 @@ class _Run:
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
             result = self._result(history, begun, checks, measured=scores, folder=target)
             texts, about = _files(result, stages), _about(result, bench.device)
-            folder.finish(result.model, texts, about=about, card=_card(result), beside=given.only(SaveWith))
+            private: dict[str, str] = {}
+            for callback in given.callbacks:
+                private |= callback.files(result)
+            beside = given.only(SaveWith)
+            folder.finish(result.model, texts, about=about, card=_card(result), beside=beside, private=private)
         return result
 
     def _open(self) -> OutputFolder:
@@ -325,7 +329,15 @@ def _files(result: Result, stages: Mapping[str, Any]) -> dict[str, str]:
         HISTORY: result.history.to_jsonl(),
         SCORES: json.dumps({**scores, "cost": result.cost.to_dict()}, indent=2) + "\n",
         VERDICT: f"{result.verdict}\n",
+        PAGE: report_page(result),
     }
+
+
+def report_page(result: Result, *more: str) -> str:
+    """Return the page of a run, with further sections."""
+    counts = {subset: len(result.split[subset]) for subset in EVERY}
+    names = label_names(result.original)
+    return run_page(result.config, result.scores, str(result.verdict), counts, names=names, more=more)
 
 
 def _card(result: Result) -> str:

@@ -183,7 +183,7 @@ def say(text: str) -> None:
     """Print a line to standard error, from the first process only."""
     if not is_first():
         return
-    err_console.print(text, style="dim", markup=False, highlight=False)
+    err_console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def stop(words: str) -> NoReturn:

@@ -8,7 +8,12 @@ COMMANDS = {
         "requesting",
         "Make your own model forget part of its data: a checkpoint, a table, and what to forget.",
     ),
+    "inspect": (
+        "requesting",
+        "Look at a request before anything runs: what matches, who is at risk, what to expect, what it costs.",
+    ),
     "init": ("drafts", "Look at a model and its data, and write a request file with comments."),
+    "convert": ("converting", "Turn pickled weights into safetensors, in a process of its own and with tensors only."),
     "demo": ("running", "Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."),
     "methods": ("listing", "List the methods, or show the settings of one."),
     "benchmarks": ("listing", "List the benchmarks, or show the recipe and settings of one."),

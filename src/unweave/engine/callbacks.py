@@ -72,6 +72,10 @@ class Callback:
     def finish(self, running: Running) -> None:
         """Do what remains after the last step, with the model as the method left it."""
 
+    def files(self, result: Any) -> Mapping[str, str]:
+        """Return texts for the run's folder by file name, once the run is measured. Only their owner can read them."""
+        return {}
+
     def state(self) -> Mapping[str, Tensor]:
         """Return the tensors that a resumed run must restore."""
         return {}

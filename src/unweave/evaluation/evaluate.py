@@ -169,7 +169,8 @@ class _Asking:
         found, curves = self._costly(questions, relearn)
         metrics += found + certificate_metrics(certificate, seen, self._about_forget)
         metrics += [_not_asked(*place) for question, place in ON_REQUEST if question not in questions]
-        return Scores(self._values(seen) | ({"relearning": curves} if curves else {}), metrics, observed=seen)
+        values = self._values(seen) | ({"relearning": curves} if curves else {})
+        return Scores(values, metrics, observed=seen, before=before)
 
     def _cheap(
         self, seen: Observed, retrained: list[Observed], others: list[Observed], questions: Collection[str]

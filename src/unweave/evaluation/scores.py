@@ -39,7 +39,8 @@ class Scores:
 
     Each number is stored under its split, subset and name. Numbers of the whole model are stored under ``model``, such
     as ``scores["model"]["tow"]``. ``metrics`` adds interval, direction and reference, and the reason if a number is
-    absent. ``observed`` holds the logits while the scores are in memory.
+    absent. ``observed`` holds the logits while the scores are in memory, ``before`` those of the original if it was
+    given.
 
     Args:
         values: Numbers by part, subset and name.
@@ -52,10 +53,15 @@ class Scores:
     """
 
     def __init__(
-        self, values: dict[str, Any], metrics: Sequence[Metric] = (), *, observed: Observed | None = None
+        self,
+        values: dict[str, Any],
+        metrics: Sequence[Metric] = (),
+        *,
+        observed: Observed | None = None,
+        before: Observed | None = None,
     ) -> None:
         self.values = {name: entry for name, entry in values.items() if name not in ("metrics", "goals", "collapse")}
-        self.metrics, self.observed = tuple(metrics), observed
+        self.metrics, self.observed, self.before = tuple(metrics), observed, before
         for metric in self.metrics:
             if metric.value is not None and metric.subset:
                 self.values.setdefault(metric.split, {}).setdefault(metric.subset, {})[metric.metric] = metric.value

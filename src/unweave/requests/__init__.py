@@ -13,6 +13,22 @@ from unweave.requests.drafting import SCHEMA
 from unweave.requests.own_models import function_named
 from unweave.requests.request import Request
 from unweave.requests.request_fields import keys_of, schema_of
+from unweave.requests.request_inspection import RequestInspection
+from unweave.requests.request_run import is_finished, record_later
 from unweave.requests.resolving import Prepared
+from unweave.requests.run_files import RESOLVED
+from unweave.requests.unpickling import convert_weights
 
-__all__ = ["SCHEMA", "Prepared", "Request", "function_named", "keys_of", "schema_of"]
+__all__ = [
+    "RESOLVED",
+    "SCHEMA",
+    "Prepared",
+    "Request",
+    "RequestInspection",
+    "convert_weights",
+    "function_named",
+    "is_finished",
+    "keys_of",
+    "record_later",
+    "schema_of",
+]

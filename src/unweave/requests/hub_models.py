@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,24 +33,31 @@ class TransformersCheckpoint:
     name: str
     config: Any = field(repr=False)
     kind: Kind
+    has_folder: ClassVar[bool] = True
 
     @classmethod
     def open(cls, name: str) -> TransformersCheckpoint:
         """Read the configuration; refuse what cannot be loaded, or only by running code that came with it."""
-        transformers = need("transformers", "Opening a checkpoint")
-        folder = Path(name)
-        if folder.is_dir():
-            _check_folder(folder)
-        with _explained(name, "opened"):
-            config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        head = (config.architectures or ["none"])[0]
-        kind = next((kind for ending, kind in HEADS.items() if ending in head), None)
-        if kind is None:
+        found = cls.read_configuration(name)
+        if found.kind not in AUTO:
+            head = (found.config.architectures or ["none"])[0]
             raise UsageError(
                 f"{name} has no head for classification (its architecture is {head}). Give the checkpoint that was "
                 f"trained on your labels, one of {' or '.join(f'…{ending}' for ending in HEADS)}."
             )
-        return cls(name, config, kind)
+        return found
+
+    @classmethod
+    def read_configuration(cls, name: str) -> TransformersCheckpoint:
+        """Read the configuration of a checkpoint, which may lack a head; it then reads whatever its own kind is."""
+        transformers = need("transformers", "Opening a checkpoint")
+        folder = Path(name)
+        if folder.is_dir():
+            check_folder_of_model(folder)
+        with explained(name, "opened"):
+            config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        head = (config.architectures or ["none"])[0]
+        return cls(name, config, next((kind for ending, kind in HEADS.items() if ending in head), "own"))
 
     @property
     def names(self) -> Mapping[str, int]:
@@ -65,7 +72,7 @@ class TransformersCheckpoint:
     @cached_property
     def reader(self) -> Any:
         """The processor or the tokenizer."""
-        with _explained(self.name, "read (its processor or tokenizer)"):
+        with explained(self.name, "read (its processor or tokenizer)"):
             transformers = need("transformers", "Opening a checkpoint")
             if self.kind == "image":
                 return transformers.AutoImageProcessor.from_pretrained(self.name, trust_remote_code=False)
@@ -79,6 +86,31 @@ class TransformersCheckpoint:
             return Pictures(table, column, labels, self.reader, channels, skip_unreadable=skip_unreadable)
         return Sentences(table, roles, labels, self.reader, getattr(self.config, "max_position_embeddings", None))
 
+    def fresh(self, start: str | None) -> nn.Module:
+        """Return the model with the weights of ``start``, whose head may be missing, or with random weights."""
+        transformers = need("transformers", "Opening a checkpoint")
+        kind = getattr(transformers, AUTO[self.kind])
+        if start is not None:
+            return TransformersCheckpoint(start, self.config, self.kind).begun()
+        made: nn.Module = kind.from_config(self.config)
+        return made.float().eval()
+
+    def begun(self) -> nn.Module:
+        """Return the model in float32. Weights that the checkpoint lacks, such as those of its head, are random."""
+        transformers = need("transformers", "Opening a checkpoint")
+        names = {"id2label": self.config.id2label, "label2id": self.config.label2id}
+        with explained(self.name, "loaded"):
+            model: nn.Module = getattr(transformers, AUTO[self.kind]).from_pretrained(
+                self.name,
+                num_labels=self.config.num_labels,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                **names,
+            )
+        return model.eval()
+
     def parts(self) -> tuple[Any, ...]:
         """Return what is saved with the model: its processor or tokenizer."""
         return (self.reader,)
@@ -86,7 +118,7 @@ class TransformersCheckpoint:
     def load(self) -> nn.Module:
         """Return the model in float32, ready to evaluate."""
         transformers = need("transformers", "Opening a checkpoint")
-        with _explained(self.name, "loaded"):
+        with explained(self.name, "loaded"):
             model, about = getattr(transformers, AUTO[self.kind]).from_pretrained(
                 self.name,
                 config=self.config,
@@ -105,7 +137,7 @@ class TransformersCheckpoint:
         return loaded
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder_of_model(folder: Path) -> None:
     """Refuse a folder without a configuration, with pickled weights only, or with code of its own."""
     if not (folder / "config.json").exists():
         raise UsageError(f"{folder} has no config.json, so it is no checkpoint. Give the folder of save_pretrained.")
@@ -130,7 +162,7 @@ def _is_known(model_type: Any) -> bool:
 
 
 @contextmanager
-def _explained(name: str, done: str) -> Iterator[None]:
+def explained(name: str, done: str) -> Iterator[None]:
     """Turn what transformers raises into one sentence, and keep its own notes off the terminal."""
     try:
         with quiet_transformers():

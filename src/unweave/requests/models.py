@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -13,7 +13,9 @@ from unweave.requests.roles import Kind, Roles
 
 
 class ModelSource(Protocol):
-    """Where a model comes from, and what it reads."""
+    """Where a model comes from, and what it reads. ``has_folder`` tells whether a run saves it as a folder model/."""
+
+    has_folder: ClassVar[bool]
 
     @property
     def name(self) -> str:
@@ -36,6 +38,9 @@ class ModelSource(Protocol):
 
     def load(self) -> nn.Module:
         """Return the model with its weights."""
+
+    def fresh(self, start: str | None) -> nn.Module:
+        """Return the model as it was before training: from a checkpoint that it began with, or with random weights."""
 
     def parts(self) -> tuple[Any, ...]:
         """Return what is saved with the model: its processor or tokenizer."""

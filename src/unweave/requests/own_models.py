@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class OwnModel:
     make: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
     names: Mapping[str, int] = field(default_factory=dict)
     classes: int | None = None
+    has_folder: ClassVar[bool] = False
 
     @classmethod
     def open(cls, name: str, weights: Path | None) -> OwnModel:
@@ -64,11 +65,16 @@ class OwnModel:
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Turn the inputs into tensors with the user's function, or as they are."""
         picture = not fits(table, roles.inputs[0], "numbers")
-        return OwnInputs(table, roles, labels, self.make or (_pixels(table.folder) if picture else _numbers))
+        return OwnInputs(table, roles, labels, self.make or (pixels(table.folder) if picture else _numbers))
 
     def load(self) -> nn.Module:
         """Return the model, with the weights of the file if one was named."""
         return (self.module if self.weights is None else load_weights(self.module, self.weights)).eval()
+
+    def fresh(self, start: str | None) -> nn.Module:
+        """Return another model of the function, with the weights of ``start`` if it is given."""
+        module = OwnModel.open(self.name, None).module
+        return module if start is None else load_weights(module, start)
 
     def parts(self) -> tuple[Any, ...]:
         """Return nothing: only the weights are saved."""
@@ -132,7 +138,7 @@ def _numbers(values: list[Any]) -> Tensor:
         raise UsageError(f"The inputs cannot become one tensor of numbers: {error}") from error
 
 
-def _pixels(folder: Path) -> Callable[[list[Any]], Tensor]:
+def pixels(folder: Path) -> Callable[[list[Any]], Tensor]:
     """Return a function that turns images into tensors of (3, height, width) from 0 to 1."""
 
     def make(values: list[Any]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Mapping, Sequence
@@ -9,17 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from unweave._version import __version__
 from unweave.api import Result, unlearn
-from unweave.engine import Callback, Checkpoints, Compute, Limits, Note
+from unweave.engine import Callback
 from unweave.errors import UsageError
 from unweave.methods import Method, all_methods, find_method
-from unweave.record import DeletionRequest, write
+from unweave.record import DeletionRequest
 from unweave.requests.drafting import draft_request
+from unweave.requests.models import ModelSource
 from unweave.requests.request_fields import option
 from unweave.requests.request_file import read_request
-from unweave.requests.resolving import Prepared, Rows, find, prepare
-from unweave.runs import SaveWith, unfinished
+from unweave.requests.request_inspection import RequestInspection, inspect_request
+from unweave.requests.request_run import run_request
+from unweave.requests.resolving import Prepared, Rows, find, open_checkpoint, open_of_run, prepare
+from unweave.requests.run_files import FROM_RUN, request_file
 
 WHAT = str | Sequence[int | str]
 DEFAULT = inspect.signature(unlearn).parameters["method"].default
@@ -49,12 +52,21 @@ class Request(DeletionRequest):
     key: str | os.PathLike[str] | None = option(
         None, path=True, help="Private key that signs the record (see `unweave record keygen`)."
     )
-    model: str | None = option(
-        None, path=True, help="Checkpoint: a folder or Hub name, or MODULE:FUNCTION with --weights."
+    after: str | os.PathLike[str] | None = option(
+        None,
+        path=True,
+        help="Folder of the previous run. Start from its model; what it forgot stays forgotten. Keys that are missing "
+        "come from its request.",
     )
-    weights: str | None = option(None, path=True, help="Safetensors file, for a model of MODULE:FUNCTION.")
+    model: str | None = option(
+        None, path=True, help="Checkpoint: a folder or Hub name, timm:NAME, or MODULE:FUNCTION with --weights."
+    )
+    weights: str | None = option(None, path=True, help="Safetensors file, for MODULE:FUNCTION and timm:NAME.")
     train: str | None = option(None, path=True, help="Training data: files, a folder, or a name on the Hub.")
     test: str | None = option(None, path=True, help="Test data. It is only measured.")
+    test_split: str | None = option(
+        None, path=True, help="Split file of the test data. Default: it is split like the training data."
+    )
     input: str | Sequence[str] | None = option(None, help="Column of the inputs. Default: the only one that fits.")
     label: str | None = option(None, help="Column of the labels. Default: label or labels.")
     id_column: str | None = option(None, key="id", help="Column of the ids that --forget names. Default: id, if any.")
@@ -75,11 +87,25 @@ class Request(DeletionRequest):
     seed: int = option(0, help="Seed of everything random.")
     device: str | None = option(None, help="Device: cpu, cuda or cuda:1. Default: the best one available.")
     precision: str = option("auto", choices=("auto", "float32", "bfloat16"), help="Precision of the passes.")
+    compile: str = option("auto", choices=("auto", "on", "off"), help="Compile the model: auto (if it saves time).")
+    micro_batch: int | None = option(None, help="Most samples to differentiate at once. It saves memory.")
+    max_memory: str | None = option(None, help="Most GPU memory to use, such as 8GB. Batches are split to fit.")
+    keep_data: str = option(
+        "auto", choices=("auto", "device", "host"), help="Keep the data on the device: auto (if it fits)."
+    )
+    shard: bool = option(False, help="Shard the weights over the processes that a launcher started (FSDP2).")
     limits: Mapping[str, Any] = option({}, key="limit", help="Limit of the guard against collapse. Repeatable.")
     skip_unreadable: bool = option(False, help="Leave out images that cannot be read.")
     no_guard: bool = option(False, help="Do not stop a run that destroys the model.")
     checkpoint_seconds: float | None = option(None, help="Seconds between checkpoints.")
     checkpoint_steps: int | None = option(None, help="Most steps between checkpoints.")
+    recipe: Mapping[str, Any] = option(
+        {},
+        help="How the model was trained: settings of the method retrain, and `start`, the checkpoint it began with. "
+        "Studies and audits train by it.",
+    )
+    show_samples: bool = option(False, help="Show samples whose prediction changed in report.html.")
+    push_to_hub: str | None = option(None, help="Hub name (owner/name) that gets the folder model/, and nothing else.")
 
     def __post_init__(self) -> None:
         if self.id != "":
@@ -140,67 +166,78 @@ class Request(DeletionRequest):
             {**self.settings, **({"goal": self.goal} if self.goal else {})}, profile=self.profile
         )
 
+    def completed(self) -> Self:
+        """Return the request with the keys that the request of the run before fills in."""
+        if self.after is None:
+            return self
+        before = type(self).load(request_file(Path(self.after)))
+        missing = {name for name in FROM_RUN if getattr(self, name) in (None, {})}
+        return dataclasses.replace(self, **{name: getattr(before, name) for name in missing})
+
+    def checkpoint(self) -> ModelSource:
+        """Open the checkpoint, without its weights: that of the run before, if the request continues one."""
+        if self.model is None:
+            raise UsageError("The request has no model. Give it as --model, or as a key of the file.")
+        if self.after is not None:
+            return open_of_run(Path(self.after), self.model)
+        return open_checkpoint(self.model, self.weights)
+
     def find(self) -> Rows:
-        """Find the columns and rows that the request means. No model is loaded."""
+        """Find the columns and rows that the request means. No weights are loaded.
+
+        Returns:
+            The rows.
+
+        Raises:
+            UsageError: Something is missing, or does not fit.
+        """
+        asked = self.completed()
         for name in ("model", "train", "forget"):
-            if getattr(self, name) is None:
+            if getattr(asked, name) is None:
                 raise UsageError(f"The request has no {name}. Give it as --{name}, or as a key of the file.")
-        return find(
-            model=str(self.model),
-            weights=self.weights,
-            train=str(self.train),
-            test=self.test,
-            inputs=_listed(self.input),
-            label=self.label,
-            id_column=self.id_column,
-            forget=self.forget or "",
-            adjacent=self.adjacent,
+        found = find(
+            asked.checkpoint(),
+            train=str(asked.train),
+            test=asked.test,
+            inputs=_listed(asked.input),
+            label=asked.label,
+            id_column=asked.id_column,
+            forget=asked.forget or "",
+            adjacent=asked.adjacent,
+        )
+        return dataclasses.replace(
+            found,
+            after=None if asked.after is None else Path(asked.after),
+            test_split=None if asked.test_split is None else Path(asked.test_split),
         )
 
     def prepare(self) -> Prepared:
         """Load what the request names: the model, and the splits of its data."""
         return prepare(self.find(), device=self.device, skip_unreadable=self.skip_unreadable)
 
+    def inspect(self) -> RequestInspection:
+        """Look at what the request means before anything runs: counts, rows, forecast, cost, and what is refused.
+
+        Returns:
+            What was found. It prints, and writes a page.
+        """
+        return inspect_request(self)
+
     def run(self, *, resume: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
         """Unlearn as the request says.
 
         Args:
-            resume: Go on with an unfinished run in the output folder, if there is one.
-            callbacks: What goes along with the run.
+            resume: Resume the unfinished run of the output folder. Without one, begin.
+            callbacks: What observes the run.
 
         Returns:
-            What the run gave.
+            The unlearned model with history, cost, scores and verdict.
 
         Raises:
             UsageError: The request cannot be run. Nothing was written.
             RunError: The work failed.
         """
-        compute = Compute(self.device, precision=self.precision)  # type: ignore[arg-type]
-        guard = None if self.no_guard else Limits.parse(self.limits)
-        prepared = self.prepare()
-        if self.id:
-            self.check(prepared.model, prepared.split, prepared.test)
-        result = unlearn(
-            prepared.model,
-            prepared.split,
-            self.chosen(),
-            test=prepared.test,
-            seed=self.seed,
-            out=self.out,
-            resume=resume and self.out is not None and unfinished(Path(self.out)).exists(),
-            compute=compute,
-            guard=guard,
-            profile=self.profile,
-            callbacks=[
-                Checkpoints(self.checkpoint_seconds, self.checkpoint_steps),
-                Note(unweave=__version__, **({"request": self.id} if self.id else {})),
-                *([SaveWith(*prepared.parts)] if prepared.parts else []),
-                *callbacks,
-            ],
-        )
-        if self.id and self.out is not None:
-            write(result, self)
-        return result
+        return run_request(self.completed(), resume=resume, callbacks=callbacks)
 
 
 def _listed(columns: str | Sequence[str] | None) -> tuple[str, ...]:

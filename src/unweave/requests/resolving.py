@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from unweave.api import Split
 from unweave.data import Samples, Stored
 from unweave.errors import UsageError
+from unweave.record import forgotten_tests
+from unweave.requests.adapters import ADAPTER, AdapterCheckpoint
 from unweave.requests.data_table import DataTable
 from unweave.requests.hub_models import TransformersCheckpoint
 from unweave.requests.label_numbers import label_numbers
@@ -22,7 +24,9 @@ from unweave.requests.own_models import OwnModel
 from unweave.requests.reading import open_data
 from unweave.requests.roles import Roles, find_roles
 from unweave.requests.row_files import Positions
+from unweave.requests.run_files import earlier_split, weights_of_run
 from unweave.requests.selecting import RULES, What, find_rows, is_condition, rule_for, split_by, test_split_by
+from unweave.requests.timm_models import TIMM, TimmModel
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NONE: Positions = np.empty(0, dtype=np.int64)
@@ -47,6 +51,8 @@ class Rows:
     train: Located
     test: Located | None
     rule: What  # what is adjacent
+    after: Path | None = None  # the folder of the run before
+    test_split: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -61,17 +67,29 @@ class Prepared:
 
 def open_checkpoint(name: str, weights: str | None = None) -> ModelSource:
     """Open what a request names as its model, without its weights."""
+    file = None if weights is None else Path(weights)
+    if file is not None and not file.exists():
+        raise UsageError(f"The weights {file} do not exist. Give a safetensors file.")
+    if name.startswith(TIMM):
+        return TimmModel.open(name, file)
     if FUNCTION.fullmatch(name) and not Path(name).exists():
-        return OwnModel.open(name, None if weights is None else Path(weights))
+        return OwnModel.open(name, file)
     if weights is not None:
-        raise UsageError(f"Weights go with a model of your own (MODULE:FUNCTION); {name} has its own.")
+        raise UsageError(f"Weights go with a model of your own (MODULE:FUNCTION) or of timm; {name} has its own.")
+    if (Path(name) / ADAPTER).is_file():
+        return AdapterCheckpoint.open(name)
     return TransformersCheckpoint.open(name)
 
 
+def open_of_run(folder: Path, model: str) -> ModelSource:
+    """Open the model of a run's folder. ``model`` is the one that the run's request names."""
+    found = weights_of_run(folder)
+    return open_checkpoint(str(found)) if found.is_dir() else open_checkpoint(model, str(found))
+
+
 def find(
+    checkpoint: ModelSource,
     *,
-    model: str,
-    weights: str | None,
     train: str,
     test: str | None,
     inputs: tuple[str, ...],
@@ -81,7 +99,6 @@ def find(
     adjacent: What | None,
 ) -> Rows:
     """Find the columns and the rows of a request. No weights are loaded."""
-    checkpoint = open_checkpoint(model, weights)
     table = open_data(train)
     roles = find_roles(table, checkpoint.kind, inputs=inputs, label=label, id_column=id_column)
     labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
@@ -128,9 +145,26 @@ def prepare(rows: Rows, *, device: str | torch.device | None = None, skip_unread
     split = split_by(rows.rule, Samples(train), forget, named=rows.train.named, **how)
     other = None
     if test is not None and rows.test is not None:
-        gone = _readable(rows.test.forget, test)
-        other = _without(test, test_split_by(rows.rule, Samples(test), split, gone, named=rows.test.named, **how))
-    return Prepared(model, _without(train, split), other, rows.checkpoint.parts())
+        samples = Samples(test)
+        if rows.test_split is not None:
+            other = Split.load(rows.test_split, samples)
+        else:
+            gone = _readable(rows.test.forget, test)
+            other = test_split_by(rows.rule, samples, split, gone, named=rows.test.named, **how)
+        other = _without(test, other)
+    split, other = _later(rows, _without(train, split), other)
+    return Prepared(model, split, other, rows.checkpoint.parts())
+
+
+def _later(rows: Rows, split: Split, test: Split | None) -> tuple[Split, Split | None]:
+    """Return the splits after the run before: what it forgot is kept no longer, and stays forgotten."""
+    if rows.after is None:
+        return split, test
+    earlier = earlier_split(rows.after, split)
+    if len(np.setdiff1d(split.forget, np.union1d(earlier.forget, earlier.forgotten))) == 0:
+        raise UsageError(f"{rows.after} already forgot all {len(split.forget)} rows. Name others with --forget.")
+    before = forgotten_tests(rows.after, test) if test is not None else None
+    return split.after(earlier), test.after(before) if test is not None and before is not None else test
 
 
 def _readable(rows: Positions, stored: Stored) -> Positions:

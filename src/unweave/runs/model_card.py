@@ -55,7 +55,7 @@ def model_card(
     parts.append("## The verdict\n\n```text\n" + verdict + "\n```")
     if rows := [metric for metric in scores.metrics if _is_accuracy(metric)]:
         parts.append("## Before and after\n\n" + _table(rows))
-    parts.append("## What this does not show\n\n" + "\n".join(f"- {limit}" for limit in _limits(config, scores)))
+    parts.append("## What this does not show\n\n" + "\n".join(f"- {limit}" for limit in limits_of(config, scores)))
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.get("settings", {}).items())
     parts.append(f"## Settings\n\n| setting | value |\n|---|---|\n{settings}")
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -81,7 +81,7 @@ def _table(rows: list[Metric]) -> str:
     return "\n".join(lines)
 
 
-def _limits(config: Mapping[str, Any], scores: Scores) -> list[str]:
+def limits_of(config: Mapping[str, Any], scores: Scores) -> list[str]:
     """Return what every unlearned model leaves open, and what this one does in addition."""
     found = list(LIMITS)
     if "test" not in scores:

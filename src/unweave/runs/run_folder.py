@@ -166,8 +166,8 @@ class OutputFolder:
         """When the run was first started, in UTC."""
         return processes.first(lambda: str(read_json(self.work / RUN)["begun"]))
 
-    def _write(self, name: str, content: str) -> None:
-        write_whole(self.work / name, content.encode())
+    def _write(self, name: str, content: str, *, private: bool = False) -> None:
+        write_whole(self.work / name, content.encode(), private=private)
 
     def abandon(self, good: Mapping[str, Tensor] | None = None) -> Path | None:
         """Stop using the folder, and remove it if it cannot be resumed or used. Return the last good weights' file.
@@ -196,6 +196,7 @@ class OutputFolder:
         about: Mapping[str, Any],
         card: str,
         beside: SaveWith | None = None,
+        private: Mapping[str, str] | None = None,
     ) -> None:
         """Write the results, then give the folder its final name.
 
@@ -205,18 +206,25 @@ class OutputFolder:
             about: What is now known about the run, for run.json.
             card: The model card, for a model that has a folder.
             beside: What is saved with the model.
+            private: Files by name that only their owner can read.
         """
-        processes.first(lambda: self._finish(model, texts, about, card, beside or SaveWith()))
+        processes.first(lambda: self._finish(model, texts, private or {}, about, card, beside or SaveWith()))
 
     def _finish(
-        self, model: nn.Module, texts: Mapping[str, str], about: Mapping[str, Any], card: str, beside: SaveWith
+        self,
+        model: nn.Module,
+        texts: Mapping[str, str],
+        private: Mapping[str, str],
+        about: Mapping[str, Any],
+        card: str,
+        beside: SaveWith,
     ) -> None:
         try:
             save_model(model, self.work, beside)
             if (self.work / MODEL).exists():
                 self._write(f"{MODEL}/{CARD}", card)
-            for name, text in texts.items():
-                self._write(name, text)
+            for name, text in {**texts, **private}.items():
+                self._write(name, text, private=name in private)
             before = read_json(self.work / RUN)
             self._write_about({**before, **about, "configuration": before["configuration"]})
             sync_folder(self.work)

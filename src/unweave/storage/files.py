@@ -111,7 +111,7 @@ def refuse_pickled(path: Path, wanted: str = "safetensors") -> None:
     """Reject a file that would have to be unpickled, and explain how to convert it."""
     if path.suffix.lower() in PICKLED:
         how = (
-            "convert them with safetensors.torch.save_file(state_dict, path)"
+            f"convert them with `unweave convert {path}`"
             if wanted == "safetensors"
             else f"save the content as {wanted}"
         )

@@ -1,0 +1,103 @@
+"""Rows of the data as a person looks at them: cut text, small pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from unweave.errors import UsageError
+from unweave.requests.data_table import DataTable
+from unweave.requests.pictures import read_image
+from unweave.requests.roles import Roles
+from unweave.runs import label_names, plain_page
+
+if TYPE_CHECKING:
+    from unweave.requests.resolving import Rows
+
+SIDE, LONGEST, MOST = 96, 200, 12  # pixels of a picture, characters of a text, and rows that are shown
+
+Picture = plain_page.Picture
+
+
+def shown_rows(table: DataTable, roles: Roles, rows: Sequence[int]) -> tuple[list[str], list[list[plain_page.Entry]]]:
+    """Return the head and the entries of a table of rows: their number, id, label, inputs, then the other columns.
+
+    Args:
+        table: The data.
+        roles: Its columns.
+        rows: Positions of the rows.
+
+    Returns:
+        The names of the columns, and one list of entries for each row.
+    """
+    first = [*([roles.id] if roles.id else []), roles.label, *roles.inputs]
+    columns = list(dict.fromkeys([*first, *table.columns]))
+    found = table.take(rows, columns)
+    entries = [
+        [row, *(_entry(one[name], table, is_input=name in roles.inputs) for name in columns)]
+        for row, one in zip(rows, found, strict=True)
+    ]
+    return ["row", *columns], entries
+
+
+def _entry(value: Any, table: DataTable, *, is_input: bool) -> plain_page.Entry:
+    """Return a value of a column: a picture for an image, otherwise text."""
+    if isinstance(value, dict | bytes) or (is_input and _is_file(value, table)):
+        image = read_image(value, table.folder, 3)
+        return "no image" if image is None else thumbnail(image)
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _is_file(value: Any, table: DataTable) -> bool:
+    if not isinstance(value, str) or len(value) > 1000 or "\n" in value or "\0" in value:
+        return False
+    return Path(value).suffix != "" and (table.folder / value).is_file()
+
+
+def thumbnail(image: Any) -> Picture:
+    """Return an image as a small picture for a page."""
+    image.thumbnail((SIDE, SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return Picture(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
+
+
+def changed_predictions(result: Any, rows: Rows) -> str:
+    """Return a section with samples of the training data whose prediction changed, those to forget first."""
+    names, head, entries = label_names(result.original), list[str](), list[list[plain_page.Entry]]()
+    after, before = result.scores.observed, result.scores.before
+    for subset in result.split.names:
+        then, now = before.parts["train"][subset], after.parts["train"][subset]
+        if not len(now) or not now.has_probabilities or now.labels.ndim != 1:
+            continue
+        old, new = then.logits.argmax(dim=-1), now.logits.argmax(dim=-1)
+        places = torch.nonzero(old != new)[:MOST, 0]
+        chosen = torch.from_numpy(result.split[subset])[places].tolist()
+        if not chosen:
+            continue
+        head, some = shown_rows(rows.train.table, rows.train.roles, chosen)
+        for place, entry in zip(places.tolist(), some, strict=True):
+            said = (names.get(int(one[place]), str(int(one[place]))) for one in (old, new))
+            entries.append([subset, *said, *entry])
+    if not entries:
+        return plain_page.section("Changed predictions", plain_page.words("No prediction of a shown subset changed."))
+    note = f"At most {MOST} samples of each subset of the training data. This page shows samples: keep it private."
+    body = plain_page.table(["subset", "predicted before", "after", *head], entries)
+    return plain_page.section("Changed predictions", plain_page.words(note), body)
+
+
+def as_text(head: Sequence[str], entries: Sequence[Sequence[plain_page.Entry]], *, width: int = 40) -> list[list[str]]:
+    """Return entries as text for a terminal. A picture cannot be shown there.
+
+    >>> as_text(["row", "text"], [[3, "a fine film"]])
+    [['3', 'a fine film']]
+    """
+    if any(len(row) != len(head) for row in entries):
+        raise UsageError(f"Every row must have {len(head)} entries.")
+    return [["(image)" if isinstance(one, Picture) else str(one)[:width] for one in row] for row in entries]

@@ -1,0 +1,165 @@
+"""Run a request: check, find the rows, load, unlearn, write the record, upload."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unweave._version import __version__
+from unweave.api import Result, Split, unlearn
+from unweave.data import as_keep_data
+from unweave.engine import Callback, Checkpoints, Compute, Limits, Note, Progress
+from unweave.errors import UsageError
+from unweave.methods import Method, Retrain
+from unweave.record import NAME, TEST_SPLIT, signing, write
+from unweave.requests.hub_upload import check_upload, upload
+from unweave.requests.models import ModelSource
+from unweave.requests.recipes import BRIEF, recipe_of
+from unweave.requests.resolving import Prepared, Rows, prepare
+from unweave.requests.run_files import RESOLVED, RequestFiles, resolved_text
+from unweave.runs import SaveWith, check_folder, unfinished
+from unweave.runtime import processes
+from unweave.storage import SCORES
+
+if TYPE_CHECKING:
+    from unweave.requests.request import Request
+
+
+def compute_of(request: Request) -> Compute:
+    """Return where and how a request computes."""
+    return Compute(
+        request.device,
+        precision=request.precision,  # type: ignore[arg-type]
+        compile=request.compile,  # type: ignore[arg-type]
+        micro_batch=request.micro_batch,
+        max_memory=request.max_memory,
+        shard=request.shard or None,
+        keep_data=as_keep_data(request.keep_data),
+    )
+
+
+def run_request(request: Request, *, resume: bool, callbacks: Sequence[Callback]) -> Result:
+    """Unlearn as a request says. What can be refused is refused before anything is decoded or computed."""
+    going_on = resume and request.out is not None and unfinished(Path(request.out)).exists()
+    if request.out is not None:
+        out = Path(request.out)
+        processes.first(lambda: check_folder(out, resume=going_on))
+    compute, guard = compute_of(request), None if request.no_guard else Limits.parse(request.limits)
+    compute.check()
+    every = [Checkpoints(request.checkpoint_seconds, request.checkpoint_steps), *callbacks]
+    rows = request.find()
+    check_beforehand(request, rows.checkpoint)
+    prepared = prepare(rows, device=request.device, skip_unreadable=request.skip_unreadable)
+    asked = with_previous(request)
+    if request.id:
+        asked.check(prepared.model, prepared.split, prepared.test)
+    result = unlearn(
+        prepared.model,
+        prepared.split,
+        with_reference(request, rows, prepared, compute),
+        test=prepared.test,
+        seed=request.seed,
+        out=request.out,
+        resume=going_on,
+        compute=compute,
+        guard=guard,
+        profile=request.profile,
+        callbacks=[*every, *_beside(request, rows, prepared)],
+    )
+    if request.out is not None:
+        finish(request, asked, result)
+    return result
+
+
+def check_beforehand(request: Request, checkpoint: ModelSource) -> None:
+    """Raise a `UsageError` for a wish that could not be met once the work is done."""
+    if request.key is not None:
+        signing.load_private(Path(request.key))
+    if request.push_to_hub:
+        if request.out is None:
+            raise UsageError("push-to-hub uploads the folder of the run. Give it as --out.")
+        check_upload(request.push_to_hub, has_folder=checkpoint.has_folder)
+    if request.recipe:
+        recipe_of(request.recipe)
+
+
+def with_previous(request: Request) -> Request:
+    """Return the request with the record that its own continues: that of the run before, if it has one."""
+    if request.previous is None and request.after is not None and (Path(request.after) / NAME).is_file():
+        return dataclasses.replace(request, previous=Path(request.after) / NAME)
+    return request
+
+
+def with_reference(request: Request, rows: Rows, prepared: Prepared, compute: Compute) -> Method:
+    """Return the method. The goal retrain gets a model that is trained briefly, if the request has a recipe."""
+    chosen = request.chosen()
+    if not request.recipe:
+        return chosen
+    settings, start = recipe_of(request.recipe)
+
+    def fresh() -> Any:
+        return rows.checkpoint.fresh(start)
+
+    def reference() -> Result:
+        shorter = dataclasses.replace(settings, epochs=max(1, round(BRIEF * settings.epochs)))
+        return unlearn(
+            prepared.model,
+            Split(prepared.split.samples, *(prepared.split[name] for name in ("forget", "adjacent", "remote"))),
+            Retrain(initial=fresh, **shorter.to_dict()),
+            seed=request.seed + 1,
+            compute=compute,
+            guard=None,
+            callbacks=[Progress(show=False)],
+        )
+
+    return chosen.with_given(initial=fresh, reference=reference)
+
+
+def _beside(request: Request, rows: Rows, prepared: Prepared) -> list[Callback]:
+    named = {"request": request.id} if request.id else {}
+    found: list[Callback] = [Note(unweave=__version__, **named), RequestFiles(request, rows)]
+    return [*found, SaveWith(*prepared.parts)] if prepared.parts else found
+
+
+def finish(request: Request, asked: Request, result: Result) -> None:
+    """Write the record and upload the model, if the request wants that."""
+    folder = Path(request.out or "")
+    if request.id and not processes.first((folder / NAME).exists):
+        write(result, asked)
+    if request.push_to_hub:
+        name = request.push_to_hub
+        processes.first(lambda: upload(folder, name))
+
+
+def is_finished(request: Request) -> bool:
+    """Tell whether the output folder holds the finished run of this very request.
+
+    Args:
+        request: The request.
+
+    Returns:
+        True if nothing is left to compute. The record may still be missing.
+
+    Raises:
+        UsageError: The folder holds the run of another request.
+    """
+    out = Path(request.out or "")
+    if not (out / SCORES).is_file() or unfinished(out).exists():
+        return False
+    asked = request.completed()
+    text = resolved_text(asked, asked.find(), test=(out / TEST_SPLIT).is_file())
+    if not (out / RESOLVED).is_file() or (out / RESOLVED).read_text(encoding="utf-8") != text:
+        raise UsageError(f"{out} holds a finished run of another request. Choose another --out, or remove it.")
+    return True
+
+
+def record_later(request: Request) -> None:
+    """Write the record of a finished run, if the request wants one that is missing, as after a crash."""
+    folder = Path(request.out or "")
+    if not request.id or (folder / NAME).exists():
+        return
+    asked = request.completed()
+    prepared = prepare(asked.find(), device=asked.device, skip_unreadable=asked.skip_unreadable)
+    write(folder, with_previous(asked), original=prepared.model, split=prepared.split, test=prepared.test)

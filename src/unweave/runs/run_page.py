@@ -1,0 +1,153 @@
+"""report.html: one run on one page, for a reader without unweave. It shows no sample unless the caller adds some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from unweave._version import __version__
+from unweave.data import EVERY
+from unweave.evaluation import Predictions, Scores
+from unweave.runs import plain_page as html
+from unweave.runs.model_card import limits_of
+
+MOST_GROUPS = 60  # rows of the table of groups
+ATTACKS = {
+    "mia_svc_confidence": "An attack by confidence takes this share of the forget samples for training data.",
+    "mia_population_auc": "AUC of an attack by losses on the forget samples: 50% is chance.",
+}
+
+
+@dataclass(frozen=True)
+class LabelGroup:
+    """The samples of one label in one subset, and which share of them is recognised."""
+
+    split: str
+    subset: str
+    label: str
+    samples: int
+    before: float | None
+    after: float
+
+
+def run_page(
+    config: Mapping[str, Any],
+    scores: Scores,
+    verdict: str,
+    counts: Mapping[str, int],
+    *,
+    names: Mapping[int, str] | None = None,
+    more: Sequence[str] = (),
+) -> str:
+    """Return the page of a run.
+
+    Args:
+        config: The configuration of the run.
+        scores: What was measured. Groups are shown if it holds the models' outputs.
+        verdict: The verdict in words.
+        counts: How many samples each subset of the training data has.
+        names: The names of the labels.
+        more: Further sections, which are HTML already.
+
+    Returns:
+        HTML.
+
+    >>> config = {"method": "ga", "profile": "default", "settings": {"epochs": 5}, "seed": 0, "precision": "float32"}
+    >>> "Forgotten: &lt;b&gt;" in run_page(config, Scores({}), "Forgotten: <b>", {"forget": 3})
+    True
+    """
+    found = groups(scores, names or {})
+    settings = [[str(name), str(value)] for name, value in config.get("settings", {}).items()]
+    parts = [
+        html.block(verdict),
+        html.table(["", ""], _facts(config, counts)),
+        html.section("Before and after", _accuracies(scores)),
+        *([_groups(found)] if found else []),
+        *more,
+        *([html.section("Attacks", *attacks)] if (attacks := _attacks(scores)) else []),
+        html.section("What this does not show", html.points(limits_of(config, scores))),
+        html.section("Settings", html.table(["setting", "value"], settings)),
+    ]
+    return html.page("Unlearning report", parts)
+
+
+def _facts(config: Mapping[str, Any], counts: Mapping[str, int]) -> list[list[str]]:
+    request = config.get("request")
+    data = ", ".join(f"{counts[subset]:,} {subset}" for subset in EVERY if counts.get(subset))
+    return [
+        *([["request", str(request)]] if request else []),
+        ["training data", data],
+        ["method", f"{config.get('method')}, profile {config.get('profile')}"],
+        ["seed and precision", f"{config.get('seed')}, {config.get('precision')}"],
+        ["software", f"unweave {__version__}"],
+    ]
+
+
+def _accuracies(scores: Scores) -> str:
+    rows: list[list[html.Entry]] = [
+        [metric.split, metric.subset, html.Bar(metric.before), html.Bar(metric.value)]
+        for metric in scores.metrics
+        if metric.metric == "accuracy" and metric.subset and metric.value is not None
+    ]
+    return html.table(["data", "subset", "accuracy before", "accuracy after"], rows)
+
+
+def groups(scores: Scores, names: Mapping[int, str]) -> list[LabelGroup]:
+    """Return every label's share of recognised samples in every subset, those that changed most first.
+
+    It is empty for tasks whose labels are not one class each, and if the outputs are no longer in memory.
+    """
+    found: list[LabelGroup] = []
+    after, before = scores.observed, scores.before
+    for split, subsets in (after.parts if after else {}).items():
+        for subset, now in subsets.items():
+            if not _has_classes(now):
+                continue
+            then = before.parts[split][subset] if before else None
+            for label in now.labels.unique().tolist():
+                of = now.labels == label
+                share = float(now.correct[of].float().mean())
+                earlier = None if then is None else float(then.correct[of].float().mean())
+                name = names.get(int(label), str(label))
+                found.append(LabelGroup(split, subset, name, int(of.sum()), earlier, share))
+    return sorted(found, key=lambda one: -abs((1.0 if one.before is None else one.before) - one.after))
+
+
+def _has_classes(predictions: Predictions) -> bool:
+    labels = predictions.labels
+    plain = labels.ndim == 1 and not labels.is_floating_point() and labels.dtype != torch.bool
+    return len(labels) > 0 and plain and predictions.recognised is not None
+
+
+def _groups(found: list[LabelGroup]) -> str:
+    rows: list[list[html.Entry]] = [
+        [one.split, one.subset, one.label, one.samples, html.Bar(one.before), html.Bar(one.after)]
+        for one in found[:MOST_GROUPS]
+    ]
+    rest = len(found) - len(rows)
+    note = f"The {len(rows)} groups that changed most; {rest} more are left out." if rest else "Largest changes first."
+    head = ["data", "subset", "label", "samples", "before", "after"]
+    return html.section("Groups", html.words(note), html.table(head, rows))
+
+
+def _attacks(scores: Scores) -> list[str]:
+    rows: list[list[html.Entry]] = [
+        [ATTACKS[metric.metric], html.Bar(metric.before), html.Bar(metric.value)]
+        for metric in scores.metrics
+        if metric.metric in ATTACKS and metric.subset == "forget" and metric.value is not None
+    ]
+    return [html.table(["attack", "before", "after"], rows)] if rows else []
+
+
+def label_names(model: nn.Module) -> dict[int, str]:
+    """Return the names of the classes that a model of transformers knows; empty for others.
+
+    >>> label_names(nn.Linear(2, 2))
+    {}
+    """
+    named = getattr(getattr(model, "config", None), "id2label", None) or {}
+    return {int(number): str(name) for number, name in named.items()}
