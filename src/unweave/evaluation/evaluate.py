@@ -93,8 +93,7 @@ def evaluate(
     """
     _refuse_moved(moved)
     references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-    _require_arguments(model, train, test, references, original, questions, resamples, batch_size)
-    require_type("compute", compute, (Compute, type(None)), 'a Compute, such as uw.Compute(device="cuda:1")')
+    _require_arguments(model, train, test, references, original, questions, resamples, batch_size, compute)
     seed = require_seed(seed)
     compute = compute or Compute()
     computing = compute.looking | {"batch_size": batch_size}
@@ -120,6 +119,7 @@ def _require_arguments(
     questions: Collection[str],
     resamples: int,
     batch_size: int | None,
+    compute: Any,
 ) -> None:
     """Raise a `UsageError` for an invalid argument."""
     for name in questions:
@@ -133,6 +133,7 @@ def _require_arguments(
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     require_type("original", original, (nn.Module, type(None)), "a torch nn.Module")
+    require_type("compute", compute, (Compute, type(None)), 'a Compute, such as uw.Compute(device="cuda:1")')
 
 
 @dataclass(frozen=True)
