@@ -8,18 +8,19 @@ import pytest
 import torch
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
 from unweave import Checkpoints, Compute, evaluate, unlearn
 from unweave.engine import Workbench
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_ANYTHING)
 def test_every_method_runs_on_cuda_and_gives_back_the_model_where_it_was(name, digits):
     benchmark, task, original = digits
-    short = {key: 1 for key in METHODS[name].configure().to_dict() if key.endswith("epochs")}
+    short = {key: 1 for key in ON_ANYTHING[name].configure().to_dict() if key.endswith("epochs")}
     settings = {**benchmark.settings_for(find_method(name), None), **short}
     result = unlearn_with(
         original, task.train, method=name, initial=lambda: copy.deepcopy(original), compute=Compute("cuda"), **settings

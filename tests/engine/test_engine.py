@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
 from unweave import Compute, RunError, UsageError, unlearn
 from unweave.data import Samples
 from unweave.engine import Batches, CheckpointFolder, History, Phase, ProgressLine, Workbench, run_phases
 from unweave.engine.cost import Meter
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 
 CPU = torch.device("cpu")
 FAST = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_adjacent_batch": 4}
@@ -116,7 +117,7 @@ class Stop(Exception):
     """Stands for a killed process."""
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "original"])
+@pytest.mark.parametrize("method", [name for name in ON_ANYTHING if name != "original"])
 @pytest.mark.parametrize("stop", [1, 4, 7])
 def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
     """Dropout and batch statistics make every step depend on random numbers and buffers too."""

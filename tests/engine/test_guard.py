@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.folders import configuration
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
@@ -31,7 +32,7 @@ from unweave import (
     unlearn,
 )
 from unweave.engine import CheckpointFolder, Guard, Phase, Workbench, run_phases
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
@@ -78,7 +79,7 @@ def values_for(name):
     return {"learning_rate": 1e-3, "batch_size": 8, "epochs": 3, "normalisation": "train"}
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
 def test_looking_changes_nothing(data, split, name):
     noisy = Split(Noisy(data), split.forget, split.adjacent, split.remote)
     model = lively()
@@ -202,7 +203,7 @@ def test_stage_1_may_give_adjacent_data_up_and_stage_2_must_win_it_back(digits):
 @pytest.mark.parametrize("name", ["ga", "ssd", "delete", "salun", "unweave"])
 def test_the_default_limits_let_the_baselines_of_the_digits_be_seen(digits, name):
     benchmark, task, original = digits
-    settings = benchmark.settings_for(METHODS[name], None)
+    settings = benchmark.settings_for(ON_ANYTHING[name], None)
     unlearn(original, task.train, name, compute=Compute("cpu"), **settings)
 
 

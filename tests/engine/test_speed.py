@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
 from tests.helpers.tiny import Scaled
@@ -18,7 +19,7 @@ from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.data import tensors_of
 from unweave.engine import Workbench, run_phases
 from unweave.evaluation import Look, predictions
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 from unweave.runtime import exact_head, resolve_precision, use_channels_last, use_contiguous
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -70,7 +71,7 @@ def test_the_watch_sees_operations_that_wait():
     assert watch.seen == []
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
 def test_no_step_waits_for_the_device(name, split):
     model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     chosen = find_method(name)

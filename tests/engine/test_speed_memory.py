@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from unweave import Compute, RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.errors import RunWarning
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 from unweave.runtime import parse_bytes
 
 CPU = torch.device("cpu")
@@ -48,7 +49,7 @@ def settings_of(name):
     return {**short, **rates, **({"normalisation": "eval"} if "normalisation" in known else {})}
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
 @pytest.mark.parametrize("named", [False, True])
 def test_pieces_give_the_result_of_whole_batches(name, named):
     model = Named() if named else convolutional()

@@ -37,10 +37,11 @@ import torch._dynamo
 from torch import nn
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from unweave import Checkpoints, Compute, Split, load_weights
 from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 from unweave.runs import unfinished
 from unweave.storage import provenance, read_configuration, write_whole
 
@@ -248,7 +249,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    names = [name for name in METHODS if name != "original"]
+    names = [name for name in ON_ANYTHING if name != "original"]
     chosen = names if options.methods == "all" else options.methods.split(",")
     rows = []
     with tempfile.TemporaryDirectory() as place:

@@ -17,12 +17,13 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
 from unweave import Compute, OwnLoss, RunError, Split, UsageError, unlearn
 from unweave.data import RETAINED
 from unweave.engine import Workbench
 from unweave.maths import combine, divergence, gram_matrix
-from unweave.methods import METHODS, all_methods, find_method
+from unweave.methods import all_methods, find_method
 from unweave.methods.delete import strike_out
 from unweave.methods.gdr import Rectified, rectify
 from unweave.methods.l1_sparse import L1Sparse, SparseFineTune
@@ -98,7 +99,7 @@ def text():
 
 
 @pytest.mark.parametrize("kind", [images, text])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_ANYTHING)
 def test_every_method_works_on_images_and_on_text_and_repeats_itself(name, kind):
     torch.manual_seed(0)
     data, model = kind()
@@ -116,18 +117,18 @@ def test_every_method_works_on_images_and_on_text_and_repeats_itself(name, kind)
     assert runs[0].model.training == model.training
 
 
-PROFILES = [(name, profile) for name, method in METHODS.items() for profile in method.profiles if name != "retrain"]
+PROFILES = [(name, profile) for name, method in ON_ANYTHING.items() for profile in method.profiles if name != "retrain"]
 
 
 @pytest.mark.parametrize(("name", "profile"), PROFILES)
 def test_every_profile_runs(name, profile, digits):
     _, task, original = digits
-    short = {setting: 1 for setting in METHODS[name].configure().to_dict() if setting.endswith("epochs")}
+    short = {setting: 1 for setting in ON_ANYTHING[name].configure().to_dict() if setting.endswith("epochs")}
     result = unlearn(original, task.train, name, profile=profile, compute=Compute("cpu"), **short)
     assert len(result.history) > 0 or name == "original"
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "original"])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
 def test_evaluation_mode_keeps_statistics(name):
     """Normalisation is a setting of every gradient method, and every method follows it."""
     data, model = images()
@@ -158,9 +159,9 @@ class Forbidden(Dataset):
         return self.data[0][index], self.data[1][index]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_ANYTHING)
 def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split, model):
-    method = METHODS[name]
+    method = ON_ANYTHING[name]
     for subset in ("forget", "adjacent", "remote"):
         guarded = Split(Forbidden(data, split[subset]), split.forget, split.adjacent, split.remote)
         arguments = {**quick(name), "initial": lambda: copy.deepcopy(model), "guard": None, "compute": Compute("cpu")}
@@ -171,16 +172,16 @@ def test_a_method_reads_what_it_says_it_needs_and_nothing_else(name, data, split
             unlearn_with(model, guarded, method=name, **arguments)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].needs])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if ON_ANYTHING[name].needs])
 def test_a_method_says_what_it_lacks(name, data, model):
     bare = Split(data, forget=[], adjacent=[], remote=[], allow_empty=True)
-    first = METHODS[name].needs[0]
+    first = ON_ANYTHING[name].needs[0]
     lacking = first if isinstance(first, str) else " or ".join(first)
     with pytest.raises(UsageError, match=f"{name} needs {lacking} data"):
         unlearn(model, bare, method=name, compute=Compute("cpu"), **quick(name))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if RETAINED in METHODS[name].needs])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if RETAINED in ON_ANYTHING[name].needs])
 def test_what_takes_all_that_is_kept_as_one_needs_no_neighbours(name, data, split, model):
     """A user may know of no neighbours of the forget set, and still wants to retrain."""
     kept = np.concatenate([split.adjacent, split.remote])
@@ -200,11 +201,11 @@ def test_one_sample_and_statistics_of_a_batch(name, data):
     unlearn(model, one, method=name, normalisation="eval", **common)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("original", "ssd")])
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name not in ("original", "ssd")])
 def test_divergence_stops_with_the_step(name, split, model):
     values = dict(quick(name))
     for rate in ("learning_rate", "stage1_learning_rate", "stage2_learning_rate", "reach"):
-        if rate in METHODS[name].configure(values).to_dict():
+        if rate in ON_ANYTHING[name].configure(values).to_dict():
             values[rate] = 1e30
     if "epochs" in values:
         values["epochs"] = 30

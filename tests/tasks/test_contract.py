@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import unweave as uw
+from tests.helpers.fitting import ON_TOKENS
 from tests.helpers.folders import configuration
 from tests.helpers.tensors import same, weights
-from tests.helpers.texts import llama
+from tests.helpers.texts import WORDS, llama, tokenizer
 from unweave.methods import METHODS
 from unweave.runs import load_weights
 
@@ -22,6 +23,7 @@ PARTS = {"forget": range(12), "adjacent": range(12, 36), "remote": range(36, 96)
 QUIET = uw.Progress(show=False)
 UNCLASSED = (uw.Regression, uw.Language)
 NEED_CLASSES = ("scrub", "salun", "delete", "munba")
+ON_ANSWERS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3}
 
 
 def inputs():
@@ -120,8 +122,19 @@ def settings_of(name, model):
         "pgd": {"stage1_epochs": 1, "stage2_epochs": 1},
         "unweave": {"epochs": 1, "least_steps": 4},
         "retrain": {**quick, "initial": lambda: model},
+        "rmu": {**ON_ANSWERS, "layer": 0},
+        "dpo": {**ON_ANSWERS, "alternatives": other_words()},
+        "idk-dpo": {**ON_ANSWERS, "tokenizer": tokenizer(WORDS[:17])},
+        "altpo": {**ON_ANSWERS, "alternatives": other_words()},
     }
-    return own.get(name, quick)
+    return own.get(name, ON_ANSWERS if name in ON_TOKENS else quick)
+
+
+def other_words():
+    """Another answer to each of the forget texts."""
+    texts = words()[list(PARTS["forget"])]
+    texts[:, 4:] = (texts[:, 4:] + 1) % 20
+    return as_texts(texts)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -132,6 +145,10 @@ def test_every_method_works_on_every_task_or_says_why_not(kind, name):
     def run():
         return uw.unlearn(model, split, name, compute=CPU, guard=None, callbacks=[QUIET], **settings_of(name, model))
 
+    if name in ON_TOKENS and task is not uw.Language:
+        with pytest.raises(uw.UsageError, match="works on the tokens of answers"):
+            run()
+        return
     if task in UNCLASSED and name in NEED_CLASSES:
         with pytest.raises(uw.UsageError, match=f"{task.name} has no classes"):
             run()

@@ -208,6 +208,13 @@ class Workbench:
         """Return the labels of a batch in the form that the task's losses need."""
         return self.task.labels(batch.labels)
 
+    def run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch) -> Tensor:
+        """Return a row of results for every sample, for methods that need more than the task's outputs.
+
+        The row of a sample must not depend on the other samples of the batch: a batch may be run in pieces.
+        """
+        return self._run(function, batch, None)
+
     def _run(self, function: Callable[[nn.Module, Data], Tensor], batch: Batch, model: nn.Module | None) -> Tensor:
         self.statistics.real = batch.part.real if batch.part else None
         mine = self.forward.run(function, model or self.model, batch.data, total=len(batch))

@@ -50,6 +50,7 @@ class Delete(DescentSettings, Method):
     needs = ("forget",)
     profiles: ClassVar[Profiles] = {"official": {}}  # shaaaaron/DELETE, CIFAR-100 with ResNet-18
     takes_loss = False
+    needs_classes = True
 
     optimizer: OptimizerName = default("sgd")
     learning_rate: float = default(5e-5)

@@ -20,8 +20,10 @@ class DescentSettings(Settings):
 
     optimizer: OptimizerName = setting("adam", help="Optimiser.")
     learning_rate: float = setting(1e-3, above=0, search=Around(30), help="Step size.")
-    schedule: Literal["constant", "cosine", "warm-up"] = setting(
-        "constant", help="Step size over the run: cosine ends at 0; warm-up rises for a tenth of it first."
+    schedule: Literal["constant", "cosine", "warm-up", "linear"] = setting(
+        "constant",
+        help="Step size over the run: cosine ends at 0; warm-up rises for a tenth of it first; linear rises from 0 for "
+        "one epoch and falls to 0.",
     )
     momentum: float = setting(0.0, at_least=0, below=1, help="Momentum of SGD.")
     weight_decay: float = setting(0.0, at_least=0, help="Weight decay of the optimiser.")
@@ -46,7 +48,10 @@ def optimizer_for(settings: DescentSettings, bench: Workbench) -> torch.optim.Op
 def set_learning_rate(optimizer: torch.optim.Optimizer, settings: DescentSettings, *, done: float) -> None:
     """Set the step size for the share of the run that is done. Nothing else enters, so a resumed run is exact."""
     scale = 1.0
-    if settings.schedule != "constant":
+    if settings.schedule == "linear":
+        start = 1 / max(1, settings.epochs)
+        scale = done / start if done < start else (1 - done) / max(1 - start, 1e-9)
+    elif settings.schedule != "constant":
         start = WARM_UP if settings.schedule == "warm-up" else 0.0
         rest = (done - start) / (1 - start)
         scale = (done + 1e-3) / (start + 1e-3) if done < start else 0.5 * (1 + math.cos(math.pi * rest))

@@ -11,20 +11,32 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from unweave.errors import UsageError, unknown
+from unweave.methods.altpo import AltPO
+from unweave.methods.ceu import CEU
 from unweave.methods.delete import Delete
+from unweave.methods.dpo import DPO
 from unweave.methods.fine_tune import FineTune
 from unweave.methods.gdr import GDR
+from unweave.methods.grad_diff import GradDiff
 from unweave.methods.gradient_ascent import GradientAscent
+from unweave.methods.idk_dpo import IdkDPO
 from unweave.methods.l1_sparse import L1Sparse
 from unweave.methods.method import Method
 from unweave.methods.munba import MUNBa
+from unweave.methods.npo import NPO
 from unweave.methods.original import Original
+from unweave.methods.pdu import PDU
 from unweave.methods.retrain import Retrain
+from unweave.methods.rmu import RMU
 from unweave.methods.salun import SalUn
+from unweave.methods.satimp import SatImp
 from unweave.methods.scrub import Scrub
+from unweave.methods.simnpo import SimNPO
 from unweave.methods.ssd import SSD
 from unweave.methods.two_stage import PGD, TwoStage
+from unweave.methods.undial import UNDIAL
 from unweave.methods.unweave import Unweave
+from unweave.methods.wga import WGA
 
 METHODS: dict[str, type[Method]] = {
     "original": Original,
@@ -41,6 +53,18 @@ METHODS: dict[str, type[Method]] = {
     "pgd": PGD,
     "two-stage": TwoStage,
     "unweave": Unweave,
+    "grad-diff": GradDiff,
+    "npo": NPO,
+    "simnpo": SimNPO,
+    "dpo": DPO,
+    "idk-dpo": IdkDPO,
+    "altpo": AltPO,
+    "rmu": RMU,
+    "undial": UNDIAL,
+    "ce-u": CEU,
+    "wga": WGA,
+    "satimp": SatImp,
+    "pdu": PDU,
 }
 
 
@@ -54,6 +78,19 @@ def all_methods() -> dict[str, type[Method]]:
                 raise UsageError(f"The entry point {point.name!r} gives {method!r}, not a subclass of Method.")
             found[point.name] = method
     return found
+
+
+def methods_for(*, tokens: bool) -> dict[str, type[Method]]:
+    """Return the methods that fit data whose labels are classes or, with ``tokens``, the tokens of answers.
+
+    >>> "npo" in methods_for(tokens=True), "npo" in methods_for(tokens=False), "delete" in methods_for(tokens=True)
+    (True, False, False)
+    """
+    return {
+        name: method
+        for name, method in all_methods().items()
+        if (not method.needs_classes if tokens else not method.needs_tokens)
+    }
 
 
 def find_method(method: str | Method | type[Method]) -> type[Method]:

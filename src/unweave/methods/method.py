@@ -40,6 +40,7 @@ class Method(Settings, ABC):
     - ``profiles`` are named sets of values, such as ``paper``. The first is the default and is empty: the defaults of
       the fields are its values. The others state what differs from these.
     - ``takes_loss`` is False for a method that works on logits and labels, and so cannot use a loss of the user's own.
+    - ``needs_classes`` is True for a method that works on the classes that a label chooses from.
     - ``needs_tokens`` is True for a method that works on the tokens of answers, and so on language models only.
     - ``promise`` says what an upper bound on forget accuracy is computed from, if there is one.
 
@@ -51,6 +52,7 @@ class Method(Settings, ABC):
     needs: ClassVar[tuple[str | tuple[str, ...], ...]] = SUBSETS
     profiles: ClassVar[Profiles] = {"default": {}}
     takes_loss: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = False
     needs_tokens: ClassVar[bool] = False
     promise: ClassVar[Promise | None] = None
 

@@ -57,6 +57,7 @@ class MUNBa(DescentSettings, Method):
     name = "munba"
     summary = "Forgetting and keeping bargain over every step (Nash)."
     needs = ("forget", RETAINED)
+    needs_classes = True
     profiles: ClassVar[Profiles] = {
         "official": {},  # JingWu321/MUNBa, Classification
         "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"

@@ -60,6 +60,7 @@ class SalUn(DescentSettings, Method):
 
     name = "salun"
     summary = "Relabel the forget data at random, and move only the weights that matter for it."
+    needs_classes = True
     profiles: ClassVar[Profiles] = {
         "official": {},  # OPTML-Group/Unlearn-Saliency, method RL
         "paper": {  # appendix "Baseline Methods", CIFAR-100

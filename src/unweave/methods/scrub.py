@@ -74,6 +74,7 @@ class Scrub(DescentSettings, Method):
         },
     }
     takes_loss = False
+    needs_classes = True
 
     learning_rate: float = default(5e-4)
     weight_decay: float = setting(

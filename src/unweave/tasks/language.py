@@ -23,7 +23,7 @@ from unweave.data import Data, Samples, labels_of, require_texts
 from unweave.errors import UsageError, unknown
 from unweave.tasks.raw import explained
 from unweave.tasks.task import Task
-from unweave.tasks.token_logits import IGNORED, hidden_states, token_values
+from unweave.tasks.token_logits import IGNORED, token_values
 
 By = Literal["tokens", "generation"]
 LOSS, RIGHT, TOKENS = range(3)  # columns of the outputs
@@ -88,7 +88,7 @@ class Language(Task):
 
     def batch_losses(self, model: nn.Module, data: Data) -> Tensor:
         """Return the mean negative log-likelihood of every answer's tokens."""
-        values, answer = token_values(model, data, _loss)
+        values, answer = token_values(model, data, token_losses)
         return (values * answer).sum(dim=1) / answer.sum(dim=1)
 
     def batch_odds(self, model: nn.Module, data: Data) -> Tensor:
@@ -124,16 +124,6 @@ class Language(Task):
         """Refuse, before the model runs, texts that it cannot take."""
         require_texts(model, samples, rows)
 
-    # Tokens
-
-    def token_log_probabilities(self, model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
-        """Return the log-probability of every next token, and which of them belong to the answer."""
-        values, answer = token_values(model, data, _loss)
-        return -values, answer
-
-    token_values = staticmethod(token_values)
-    hidden_states = staticmethod(hidden_states)
-
     def __repr__(self) -> str:
         return f"Language(threshold={self.threshold:g}, by={self.by!r})"
 
@@ -147,9 +137,10 @@ def answer_tokens(labels: Tensor) -> Tensor:
     return labels if labels.ndim == 1 else (labels[:, 1:] != IGNORED).sum(dim=1)
 
 
-def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the negative log-likelihood of each next token, and 0 outside of the answer."""
     return functional.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORED)
 
 
 def _loss_and_right(logits: Tensor, targets: Tensor) -> Tensor:
-    return torch.stack([_loss(logits, targets), (logits.argmax(dim=-1) == targets).to(logits.dtype)], dim=-1)
+    return torch.stack([token_losses(logits, targets), (logits.argmax(dim=-1) == targets).to(logits.dtype)], dim=-1)

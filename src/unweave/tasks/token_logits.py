@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from unweave.data import Data, labels_of
@@ -35,7 +36,13 @@ _COMPILED: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 
 
 def token_values(
-    model: nn.Module, data: Data, function: AtPlaces, *, beside: nn.Module | None = None, chunk: int = CHUNK
+    model: nn.Module,
+    data: Data,
+    function: AtPlaces,
+    *,
+    beside: nn.Module | None = None,
+    everywhere: bool = False,
+    chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """Return numbers about every place of a batch of texts, and which places predict a token of the answer.
 
@@ -45,11 +52,13 @@ def token_values(
         function: Takes logits of shape (places, words) and the tokens that come next, which are −100 outside of the
             answer. With ``beside``, it also takes that model's logits. Returns one number, or a row, for each place.
         beside: Another model, run without gradients.
+        everywhere: Also return the last place, which predicts no token of the text, and count positions from the first
+            column, padding included. Some published code averages over all of these.
         chunk: The most logits to hold at once.
 
     Returns:
-        The numbers, of shape (samples, places − 1) or (samples, places − 1, row), and a mask of shape
-        (samples, places − 1).
+        The numbers, of shape (samples, places − 1) or (samples, places − 1, row), and a mask of shape (samples,
+        places − 1). With ``everywhere`` there is one more place.
 
     Raises:
         UsageError: The model does not return logits for every place.
@@ -60,7 +69,7 @@ def token_values(
     >>> values.shape, answer.tolist()
     (torch.Size([1, 2]), [[True, True]])
     """
-    hidden, head = _inside(model, data)
+    hidden, head = _inside(model, data := _counted_from_the_first_column(data) if everywhere else data)
     others = _inside(beside, data, grad=False) if beside is not None else None
     labels = labels_of(data)[:, : hidden.shape[1]]
     if labels.shape != hidden.shape[:2]:
@@ -68,25 +77,24 @@ def token_values(
             f"Texts have {labels.shape[1]} labels, but the model gives logits for {hidden.shape[1]} tokens: a text "
             "needs one label for each of its tokens (-100 outside of the answer)."
         )
-    targets = labels[:, 1:].reshape(-1)
-    both = [(hidden, head), *([others] if others else [])]
-    sources = [(states[:, :-1].reshape(-1, states.shape[-1]), run) for states, run in both]
+    following = functional.pad(labels[:, 1:], (0, int(everywhere)), value=IGNORED)
+    targets, count = following.reshape(-1), following.shape[1]
+    both = [(hidden, head)] if others is None else [(hidden, head), others]
+    sources = [(states[:, :count].reshape(-1, states.shape[-1]), run) for states, run in both]
     with torch.no_grad():
         width = sources[0][1](sources[0][0][:1]).shape[-1]
     size = max(1, chunk // max(1, width * len(sources)))
 
     def piece(targets: Tensor, *states: Tensor) -> Tensor:
-        found = []
-        for (_, run), some in zip(sources, states, strict=True):
-            logits = run(some)
-            found.append(logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits)
-        return function(found[0], targets, *found[1:])
+        found = (run(some) for (_, run), some in zip(sources, states, strict=True))
+        first, *rest = (logits.float() if logits.itemsize == 2 else logits for logits in found)
+        return function(first, targets, *rest)
 
     parts = [targets.split(size), *(states.split(size) for states, _ in sources)]
     again = torch.is_grad_enabled() and len(parts[0]) > 1
     run = (lambda *some: checkpoint(piece, *some, use_reentrant=False, preserve_rng_state=False)) if again else piece
     values = torch.cat([run(*some) for some in zip(*parts, strict=True)])
-    return values.reshape(*labels[:, 1:].shape, *values.shape[1:]), labels[:, 1:] != IGNORED
+    return values.reshape(*following.shape, *values.shape[1:]), following != IGNORED
 
 
 def hidden_states(model: nn.Module, data: Data, *, layer: int) -> Tensor:
@@ -100,20 +108,30 @@ def hidden_states(model: nn.Module, data: Data, *, layer: int) -> Tensor:
     Raises:
         UsageError: The model has no such block.
     """
-    blocks = max((list(part) for part in model.modules() if isinstance(part, nn.ModuleList)), key=len, default=[])
-    if not 0 <= layer < len(blocks):
-        raise UsageError(f"layer is {layer}, but the model has {len(blocks)} blocks (0 to {len(blocks) - 1}).")
     seen: list[Tensor] = []
 
     def note(_: nn.Module, __: Any, output: Any) -> None:
         seen.append(output if isinstance(output, Tensor) else output[0])
 
-    handle = blocks[layer].register_forward_hook(note)
+    handle = block(model, layer).register_forward_hook(note)
     try:
         _inside(model, data)
     finally:
         handle.remove()
     return seen[-1]
+
+
+def block(model: nn.Module, layer: int) -> nn.Module:
+    """Return one block of a causal language model, or raise a `UsageError`.
+
+    >>> block(nn.Sequential(nn.ModuleList([nn.Linear(2, 2)])), 1)
+    Traceback (most recent call last):
+    unweave.errors.UsageError: layer is 1, but the model has 1 blocks (0 to 0).
+    """
+    blocks = max((list(part) for part in model.modules() if isinstance(part, nn.ModuleList)), key=len, default=[])
+    if not 0 <= layer < len(blocks):
+        raise UsageError(f"layer is {layer}, but the model has {len(blocks)} blocks (0 to {len(blocks) - 1}).")
+    return blocks[layer]
 
 
 def _inside(model: nn.Module, data: Data, *, grad: bool = True) -> tuple[Tensor, Head]:
@@ -185,7 +203,9 @@ def _inputs(model: nn.Module, data: Mapping[str, Any]) -> dict[str, Any]:
     base = base.get_base_model() if hasattr(base, "get_base_model") else base
     takes = inspect.signature(base.forward).parameters
     mask = inputs.get("attention_mask")
-    if "position_ids" in takes and "position_ids" not in inputs and isinstance(mask, Tensor):
+    if "position_ids" not in takes:
+        inputs.pop("position_ids", None)
+    elif "position_ids" not in inputs and isinstance(mask, Tensor):
         inputs["position_ids"] = (mask.long().cumsum(dim=1) - 1).clamp(min=0)  # also with padding on the left
     return inputs | ({"use_cache": False} if "use_cache" in takes else {})
 
@@ -198,6 +218,14 @@ def _forward_of(model: nn.Module, function: Callable[..., Tensor]) -> Iterator[N
         yield
     finally:
         del model.forward
+
+
+def _counted_from_the_first_column(data: Data) -> Data:
+    """Return a batch with the positions that models take by themselves, whatever is padding."""
+    if not isinstance(data, Mapping):
+        return data
+    ids = data["input_ids"]
+    return {**data, "position_ids": torch.arange(ids.shape[1], device=ids.device).expand_as(ids)}
 
 
 def _same(logits: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.places import ROOT
 from tests.helpers.studies import table
@@ -36,7 +37,6 @@ from unweave.lab.study import (
 from unweave.lab.study.adjacency import regroup
 from unweave.lab.study.originals import take_originals
 from unweave.lab.study.table import COLUMNS
-from unweave.methods import METHODS
 from unweave.runs import unfinished
 from unweave.storage import Lock
 
@@ -51,7 +51,7 @@ def test_a_plan_gives_settings_to_the_methods_that_have_them():
         "ft.paper.epochs=3.seed-0",
         "ft.paper.epochs=3.seed-1",
     ]
-    assert {cell.method for cell in plan(["all"], seeds=1)} == set(METHODS)
+    assert {cell.method for cell in plan(["all"], seeds=1)} == set(ON_ANYTHING)
 
 
 def test_seeds_may_be_run_apart(tmp_path):
@@ -127,7 +127,7 @@ def test_every_named_study_is_the_papers():
         name: {(cell.method, cell.variant) for cell in preset_cells(preset, benchmark, seeds=1)} - {("original", "")}
         for name, preset in PRESETS.items()
     }
-    every = {(name, "") for name in METHODS} - {("original", "")}
+    every = {(name, "") for name in ON_ANYTHING} - {("original", "")}
     ours = ("two-stage", "")
     assert variants == {
         "comparison": every,

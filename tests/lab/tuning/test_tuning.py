@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.folders import configuration
 from tests.helpers.places import ROOT
 from tests.helpers.tiny import SOURCE, tiny
@@ -36,7 +37,6 @@ from unweave.lab.tuning import Space, Tuning, carve, tune, tuned_methods
 from unweave.lab.tuning.objectives import as_retrained, erase
 from unweave.lab.tuning.searches import RANDOM_FIRST, MethodSearch, Tried, open_storage
 from unweave.lab.tuning.tuning_folder import Folder, chosen
-from unweave.methods import METHODS
 from unweave.settings import Choices, Span
 from unweave.storage import Lock
 
@@ -80,7 +80,7 @@ def tuned(tmp_path_factory):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_search_space_holds_the_default_and_only_allowed_values(name):
     benchmark = find_benchmark(name)
-    assert set(tuned_methods(["all"])) == set(METHODS) - {"original", "retrain"}
+    assert set(tuned_methods(["all"])) == set(ON_ANYTHING) - {"original", "retrain"}
     for method in tuned_methods(["all"]):
         space = Space.of(benchmark, method, goal="erase")
         assert space.searched
@@ -157,7 +157,7 @@ def test_the_test_data_is_never_read(tmp_path):
         source = dataclasses.replace(tiny(), load=lambda: task)
         tuning = tune(lambda source=source: source, tmp_path / goal, trials=1, goal=goal, device="cpu")
         assert tuning.left() == {}
-        assert set(tuning.best["methods"]) == set(METHODS) - {"original", "retrain"}
+        assert set(tuning.best["methods"]) == set(ON_ANYTHING) - {"original", "retrain"}
 
 
 def test_the_objectives():
@@ -667,7 +667,7 @@ def test_every_profile_that_comes_with_the_package_fits_its_methods_and_says_whe
     benchmark = find_benchmark(name)
     assert name != "digits" or "tuned" in benchmark.tuned
     for profile, about in benchmark.tuned.items():
-        for method in map(benchmark.method, set(METHODS) - {"original", "retrain"}):
+        for method in map(benchmark.method, set(ON_ANYTHING) - {"original", "retrain"}):
             values = benchmark.settings_for(method, profile)
             assert method.configure(values, profile=profile).to_dict() == values  # later defaults do not change it
         for run in about["provenance"]["runs"]:

@@ -84,6 +84,7 @@ class Benchmark:
     only_split: tuple[str, ...] = ()  # options that select what to forget and do not change training
     alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
+    has_tokens: bool = False  # whether labels are the tokens of answers
 
     @property
     def title(self) -> str:

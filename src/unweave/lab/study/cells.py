@@ -13,7 +13,7 @@ from unweave.data import RETAINED
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark
 from unweave.lab.study.adjacency import CLASSES, check_adjacency
-from unweave.methods import Method, all_methods, find_method
+from unweave.methods import Method, find_method, methods_for
 
 REFERENCES = ("original", "retrain")
 LONGEST = 255 - len(".json.partial")  # bytes of a file name, less the longest suffix of a cell's files
@@ -91,8 +91,7 @@ def plan(
         raise UsageError(f"A study needs at least one seed, not {seeds}.")
     if not methods:
         raise UsageError("A study needs at least one method. Give names from `unweave methods`, or all.")
-    names = list(all_methods()) if list(methods) == ["all"] else list(dict.fromkeys(methods))
-    chosen = [benchmark.method(name) if benchmark else find_method(name) for name in names]
+    chosen = _chosen(methods, benchmark)
     grids = _grids(chosen, grid or {})
     _check_profiles(chosen, profiles)
     adjacency = [_spelt_adjacency(kind) for kind in adjacency]
@@ -113,6 +112,14 @@ def plan(
             for seed in range(first_seed, first_seed + seeds)
         ]
     return each_once(cells)
+
+
+def _chosen(methods: Sequence[str], benchmark: Benchmark | None) -> list[type[Method]]:
+    """Return the methods of these names; for ``all``, those that fit the benchmark."""
+    names = dict.fromkeys(methods)
+    if list(methods) == ["all"]:
+        names = dict.fromkeys(methods_for(tokens=benchmark is not None and benchmark.has_tokens))
+    return [benchmark.method(name) if benchmark else find_method(name) for name in names]
 
 
 def _grids(methods: Sequence[type[Method]], grid: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:

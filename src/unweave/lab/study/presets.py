@@ -10,7 +10,7 @@ from unweave.errors import unknown
 from unweave.lab.benchmarks import Benchmark
 from unweave.lab.study.adjacency import CLASSES, NEIGHBOURS
 from unweave.lab.study.cells import Cell, each_once, plan, profile_of
-from unweave.methods import all_methods
+from unweave.methods import methods_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,8 @@ def preset_cells(
     """Return the cells of a preset. Each profile applies to the methods that have it."""
     cells = []
     for part in preset.parts:
-        known = [name for name in profiles if any(name in benchmark.method(m).profiles for m in _names(part))]
+        methods = [benchmark.method(name) for name in _names(part, benchmark)]
+        known = [name for name in profiles if any(name in method.profiles for method in methods)]
         cells += plan(
             part.methods,
             seeds=seeds,
@@ -145,8 +146,8 @@ def preset_cells(
     return each_once(cells)
 
 
-def _names(part: PresetPart) -> Sequence[str]:
-    return list(all_methods()) if part.methods == ("all",) else part.methods
+def _names(part: PresetPart, benchmark: Benchmark) -> Sequence[str]:
+    return list(methods_for(tokens=benchmark.has_tokens)) if part.methods == ("all",) else part.methods
 
 
 def describe_preset(preset: Preset, cells: Sequence[Cell]) -> dict[str, Any]:

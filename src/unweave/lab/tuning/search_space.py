@@ -11,7 +11,7 @@ from typing import Any
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import Benchmark
 from unweave.lab.study import REFERENCES, can_be_tuned
-from unweave.methods import all_methods, find_method
+from unweave.methods import find_method, methods_for
 from unweave.settings import Choices, Span
 
 DEFAULT, PAPER, SEARCHED = "default", "paper", "searched"
@@ -65,18 +65,17 @@ class Space:
         return kept
 
 
-def tuned_methods(names: Sequence[str]) -> list[str]:
-    """Return the methods to tune: those named, or for ``all`` every method that has settings to tune.
+def tuned_methods(names: Sequence[str], *, tokens: bool = False) -> list[str]:
+    """Return the methods to tune: those named, or for ``all`` every method that has settings to tune and fits.
 
     >>> tuned_methods(["retrain"])
     Traceback (most recent call last):
     unweave.errors.UsageError: retrain has nothing to tune: the others are measured against it.
     """
-    known = all_methods()
     if not names:
         raise UsageError("Name at least one method to tune: a name from `unweave methods`, or all.")
     if list(names) == ["all"]:
-        return [name for name, method in known.items() if can_be_tuned(method)]
+        return [name for name, method in methods_for(tokens=tokens).items() if can_be_tuned(method)]
     for name in names:
         if name in REFERENCES:
             raise UsageError(f"{name} has nothing to tune: the others are measured against it.")

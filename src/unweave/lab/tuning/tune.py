@@ -67,11 +67,12 @@ def tune(
     check_goal(goal)
     if min(trials, seeds) < 1:
         raise UsageError(f"Each method needs at least one trial and one seed, not {trials} and {seeds}.")
-    names = tuned_methods(methods)
     computing = Compute(device=device, precision=precision, compile=compile)
     where = computing.check()
     asked: dict[str, Any] = {"trials": trials, "goal": goal, "seed": seed, "seeds": seeds}
-    tuning = Tuning(source(), out, names, **asked)
+    benchmark = source()
+    names = tuned_methods(methods, tokens=benchmark.has_tokens)
+    tuning = Tuning(benchmark, out, names, **asked)
     if tuning.left():
         tuning.folder.add_provenance(provenance(where))
     since = time.time()
