@@ -11,7 +11,16 @@ from torch import nn
 from tests.helpers.calling import unlearn_on_record
 from tests.helpers.places import ROOT
 from unweave import Compute, Request, Split, evaluate
-from unweave.record import certificate_of, generate, load_public, model_after, read_proofs, read_record
+from unweave.record import (
+    certificate_of,
+    generate,
+    load_public,
+    model_after,
+    read_exact,
+    read_proofs,
+    read_record,
+    with_exact,
+)
 from unweave.runs import load_weights
 
 FAST = {"guard": None, "stage1_learning_rate": 1e-2, "stage2_epochs": 1, "compute": Compute("cpu")}
@@ -51,6 +60,8 @@ class Run:
         self.file = folder / "one" / "record.json"
         self.record = read_record(self.file)
         self.proofs = read_proofs(folder / "one" / "forget-proofs.json")
+        self.exact = read_exact(folder / "one" / "exact-scores.json")
+        self.whole = with_exact(self.record, self.exact)  # as only its owner sees it
 
 
 class OldRun:

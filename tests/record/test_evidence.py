@@ -16,12 +16,17 @@ from tests.helpers.folders import configuration, write_configuration
 from tests.helpers.records import FAST, Run
 from unweave import Compute, Request, Split, UsageError
 from unweave.lab.benchmarks import Benchmark
-from unweave.record import check_chain, check_scores
+from unweave.record import check_chain, check_scores, read_exact, read_record, with_exact
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return Run(tmp_path_factory.mktemp("evidence"))
+
+
+def exactly(folder):
+    """Return the record of a folder with its exact scores."""
+    return with_exact(read_record(folder / "record.json"), read_exact(folder / "exact-scores.json"))
 
 
 def forged(record, change):
@@ -66,8 +71,8 @@ def set_(value, *path):
 )
 def test_every_number_that_is_shown_is_compared(run, change, words):
     scores = run.result.scores
-    assert check_scores(run.record, scores).holds
-    found = check_scores(forged(run.record, change), scores)
+    assert check_scores(run.whole, scores).holds
+    found = check_scores(forged(run.whole, change), scores)
     assert found.holds is False
     assert re.search(words, found.words), found.words
 
@@ -80,7 +85,7 @@ def test_a_bound_that_nobody_computed_is_found(tmp_path):
         result = unlearn_on_record(
             made.model, made.split, "unweave", out=tmp_path / "two", request={"id": "b"}, **common
         )
-    record = json.loads((tmp_path / "two" / "record.json").read_text())
+    record = exactly(tmp_path / "two")
     assert result.scores.metric("forget_bound", "train", "forget").value == record["certificate"]["bound"]
     assert check_scores(record, result.scores).holds
     found = check_scores(forged(record, set_(1e-4, "certificate", "bound")), result.scores)
@@ -201,6 +206,6 @@ def test_what_was_computed_in_bfloat16_may_be_rounded_otherwise(run):
     scores = run.result.scores
     value = scores.metric("loss", "train", "forget").value
     for precision, holds in (("float32", False), ("bfloat16", True)):
-        record = forged(run.record, of_metric("loss", "value", 1.01 * value))
+        record = forged(run.whole, of_metric("loss", "value", 1.01 * value))
         record["scores"]["precision"] = precision
         assert check_scores(record, scores).holds is holds

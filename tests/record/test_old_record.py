@@ -83,7 +83,11 @@ def test_the_command_verifies_an_old_record(old, tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert ended.value.code == 0, shown
     marks = {line.split()[0] for line in shown.splitlines()}
-    assert marks == {"ok"}
+    assert marks == {"ok", "–"}
+    assert [line for line in shown.splitlines() if not line.startswith("ok")] == [
+        "–     exact scores: version 1 has no digest of private scores: it holds exact ones, which may tell who was "
+        "forgotten"
+    ]
     for name in ("content", "signature", "model after", "model before", "split", "forget samples", "scores"):
         assert f"ok    {name}: " in shown
 

@@ -20,6 +20,7 @@ from unweave.record import (
     certificate_of,
     check_chain,
     check_content,
+    check_exact,
     check_forget,
     check_scores,
     check_signature,
@@ -27,8 +28,10 @@ from unweave.record import (
     generate,
     load_public,
     model_after,
+    read_exact,
     read_proofs,
     read_record,
+    with_exact,
     write_record,
     writing,
 )
@@ -52,6 +55,7 @@ class Made:
         self.unlearn("with", request=self.request)
         self.result = self.unlearn("without")
         self.record = read_record(folder / "with" / "record.json")
+        self.exact = read_exact(folder / "with" / "exact-scores.json")
 
     def unlearn(self, name, **more):
         with warnings.catch_warnings():
@@ -103,23 +107,26 @@ def test_it_is_the_record_that_the_run_would_have_had(made, clean, when):
     path = write_record(clean, made.request, getattr(made, when)(), original=made.original)
     record = read_record(path)
     again = evaluate(made.result.model, made.split, made.split, certificate=made.between(), compute=Compute("cpu"))
-    proofs = read_proofs(clean / "forget-proofs.json")
+    proofs, exact = read_proofs(clean / "forget-proofs.json"), read_exact(clean / "exact-scores.json")
+    whole = with_exact(record, exact)
     for check in (
         check_content(record),
         check_split(record, made.split, proofs),
         check_forget(record, made.split, proofs),
-        check_scores(record, again),
+        check_exact(record, exact),
+        check_scores(whole, again),
     ):
         assert check.holds, check
-    forged = record | {"certificate": record["certificate"] | {"bound": 0.1}}
+    forged = whole | {"certificate": whole["certificate"] | {"bound": 0.1}}
     assert "the certificate's bound" in check_scores(forged, again).words
     for name in ALIKE:
         entry, expected = (dict(one[name]) if name == "forget" else one[name] for one in (record, made.record))
         if name == "forget":
             assert entry.pop("root") != expected.pop("root")  # each has salts of its own
         assert entry == expected, name
-    assert record["certificate"]["bound"] is not None
-    assert without_bound(record["scores"]) == without_bound(copy.deepcopy(made.record["scores"]))
+    assert exact["certificate"]["bound"] is not None
+    assert (exact["certificate"], exact["drift"]) == (made.exact["certificate"], made.exact["drift"])
+    assert without_bound(exact["scores"]) == without_bound(copy.deepcopy(made.exact["scores"]))
     assert record["configuration"] == {k: v for k, v in made.record["configuration"].items() if k != "request"}
     assert record["times"]["begun"] == BEGUN
     if when == "at_once":
@@ -131,7 +138,7 @@ def test_its_files_are_those_of_a_run_with_a_request(made, clean):
     write_record(clean, made.request, made.later(), original=made.original)
     there, expected = ({path.name for path in folder.iterdir()} for folder in (clean, made.folder / "with"))
     assert there == expected
-    for name in ("forget-proofs.json", "split.json", "test-split.json"):
+    for name in ("forget-proofs.json", "exact-scores.json", "split.json", "test-split.json", "run.json", "scores.json"):
         assert stat.S_IMODE((clean / name).stat().st_mode) == 0o600
     assert Split.load(clean / "split.json", made.data) == made.split
 

@@ -181,8 +181,8 @@ def test_scores_guard_folder_resume_and_record(kind, tmp_path):
     config = configuration(tmp_path / "run")
     assert config.get("task", "classification") == task.name
     uw.record.write(result, {"id": "17"})
-    record = json.loads((tmp_path / "run" / "record.json").read_text())
-    bound = record["certificate"]["bound"]
+    exact = json.loads((tmp_path / "run" / "exact-scores.json").read_text())
+    bound = exact["certificate"]["bound"]
     assert (bound is None) if task in UNCLASSED else bound >= scores["forget"]["accuracy"]
 
 

@@ -29,6 +29,7 @@ from unweave.errors import RunError, UsageError, on_one_line
 from unweave.evaluation import Scores, evaluate
 from unweave.lab.benchmarks import find_benchmark
 from unweave.record import (
+    EXACT_FILE,
     PROOFS_FILE,
     Check,
     certificate_of,
@@ -36,6 +37,7 @@ from unweave.record import (
     check_chain,
     check_content,
     check_counts,
+    check_exact,
     check_forget,
     check_model,
     check_original,
@@ -44,7 +46,9 @@ from unweave.record import (
     check_split,
     check_times,
     load_public,
+    read_exact,
     read_proofs,
+    with_exact,
 )
 from unweave.runs import load_weights
 from unweave.storage import find_weights, read_weights
@@ -89,8 +93,9 @@ def verify(
     checks += check_chain(record, [read_any(path) for path in previous or []], key)
     if recompute and model is None:
         model = _folder_with_weights(folder)
-    checks += _check_files(record, folder, model=model, original=original)
     private, chosen = proofs or folder / PROOFS_FILE, chosen_options(options, small)
+    check, whole = _with_exact(record, private.with_name(EXACT_FILE))
+    checks += [check, *_check_files(whole, folder, model=model, original=original)]
     if benchmark and not (model or source):
         train = _train_split(benchmark, folder, split=split, data=data, options=chosen)
         checks += _check_data(record, train, private)
@@ -105,8 +110,15 @@ def verify(
             raise
         checks += _check_data(record, subject.train, private)
         if recompute:
-            checks.append(check_scores(record, _scores_again(record, subject, original, device)))
+            checks.append(check_scores(whole, _scores_again(record, subject, original, device)))
     _print_checks(checks, as_json)
+
+
+def _with_exact(record: dict[str, Any], file: Path) -> tuple[Check, dict[str, Any]]:
+    """Return the check of the private file of exact scores, and the record with them if they are its own."""
+    exact = read_exact(file) if file.exists() else None
+    check = check_exact(record, exact)
+    return check, with_exact(record, exact) if check.holds and exact is not None else record
 
 
 def _check_files(record: dict[str, Any], folder: Path, *, model: Path | None, original: Path | None) -> list[Check]:

@@ -7,7 +7,9 @@
 from unweave.record import merkle, signing
 from unweave.record.agreement import check_chain, check_counts, check_times
 from unweave.record.certificates import AfterPhase, certificate_of, model_after, not_kept
+from unweave.record.checks import Check
 from unweave.record.deletion_request import DeletionRequest
+from unweave.record.exact import EXACT_FILE, check_exact, read_exact, with_exact
 from unweave.record.finished import FinishedRun, now
 from unweave.record.forget_set import ForgetSet, content_digest, sample_tensors
 from unweave.record.forgotten import SPLIT, TEST_SPLIT, forgotten_by, forgotten_tests
@@ -20,7 +22,6 @@ from unweave.record.schema import require_record
 from unweave.record.sealing import read_record
 from unweave.record.signing import generate, load_public, name_of
 from unweave.record.verify import (
-    Check,
     check_beside,
     check_content,
     check_forget,
@@ -29,11 +30,12 @@ from unweave.record.verify import (
     check_signature,
     check_split,
 )
-from unweave.record.words import changes, describe, describe_drift
+from unweave.record.words import changes, describe, describe_drift, is_rounded, spread
 from unweave.record.writing import write_record
 from unweave.storage import fingerprint
 
 __all__ = [
+    "EXACT_FILE",
     "NAME",
     "PROOFS_FILE",
     "SPLIT",
@@ -49,6 +51,7 @@ __all__ = [
     "check_chain",
     "check_content",
     "check_counts",
+    "check_exact",
     "check_forget",
     "check_model",
     "check_original",
@@ -66,6 +69,7 @@ __all__ = [
     "forgotten_tests",
     "generate",
     "is_included",
+    "is_rounded",
     "load_public",
     "make_record",
     "merkle",
@@ -74,12 +78,15 @@ __all__ = [
     "not_kept",
     "now",
     "prove",
+    "read_exact",
     "read_proof",
     "read_proofs",
     "read_record",
     "require_record",
     "sample_tensors",
     "signing",
+    "spread",
+    "with_exact",
     "write",
     "write_record",
 ]

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from unweave.data import EVERY
+from unweave.record.checks import Check
 from unweave.record.finished import UNKNOWN
-from unweave.record.verify import Check, check_content, check_signature
+from unweave.record.verify import check_content, check_signature
 
 
 def check_counts(record: Mapping[str, Any]) -> Check:

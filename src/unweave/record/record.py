@@ -17,10 +17,12 @@ from torch import nn
 from unweave.data import EVERY, Partition
 from unweave.evaluation import Metric, Predictions, Scores, certificate_entry, predict
 from unweave.record.deletion_request import DeletionRequest
+from unweave.record.exact import EXACT_FILE, exact_content, exact_digest
 from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import SALT_BYTES, ForgetSet, salted_split
 from unweave.record.forgotten import SPLIT, TEST_SPLIT
 from unweave.record.proofs import PROOFS_FILE, proofs_of
+from unweave.record.rounding import published_bound, published_drift, published_scores
 from unweave.record.schema import FORMAT
 from unweave.record.sealing import plain, read_record, sealed
 from unweave.record.stated import stated_limits
@@ -33,13 +35,15 @@ Texts: TypeAlias = "dict[str, str]"
 
 def make_record(
     request: DeletionRequest, run: FinishedRun, *, secrets: Secrets | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the record of a finished run, and the content of its private file of proofs."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the record of a finished run, and the contents of its private files of proofs and of exact scores."""
     config, scores, split = run.config, run.scores, run.split
     forget, salt = secrets or fresh_secrets(request, split)
     digests = tensor_digests(run.model.state_dict())
     previous = None if request.previous is None else read_record(Path(request.previous))
-    bound = _bound(run)
+    exact = exact_content(scores, _bound(run), _drift(request.id, scores))
+    shown = published_scores(scores)
+    bound = published_bound(exact["certificate"], len(forget.rows))
     content: dict[str, Any] = {
         **FORMAT,
         "request": {"id": request.id, "text": request.text},
@@ -60,13 +64,13 @@ def make_record(
         "software": run.software,
         "hardware": run.hardware,
         "seeds": {"run": config["seed"], "evaluation": 0},
-        "scores": scores.to_dict(),
+        "scores": {**shown, "exact": exact_digest(exact)},
         "cost": run.cost.to_dict(),
         "certificate": bound,
-        "drift": [*(previous["drift"] if previous else []), _drift(request.id, scores)],
+        "drift": [*(previous["drift"] if previous else []), published_drift(request.id, shown["metrics"])],
         "stated_limits": stated_limits(split, scores, bound, config, unknown=run.unknown),
     }
-    return sealed(plain(content), request.key), proofs_of(forget, salt, split)
+    return sealed(plain(content), request.key), proofs_of(forget, salt, split), exact
 
 
 def fresh_secrets(request: DeletionRequest, split: Partition) -> Secrets:
@@ -74,12 +78,18 @@ def fresh_secrets(request: DeletionRequest, split: Partition) -> Secrets:
     return ForgetSet.of(split, request.content), token_bytes(SALT_BYTES)
 
 
-def files_of(record: Mapping[str, Any], proofs: Mapping[str, Any], run: FinishedRun) -> tuple[Texts, Texts]:
-    """Return the text of the record file, and the texts of the private files: proofs and splits."""
-    private = {PROOFS_FILE: json.dumps(proofs, indent=2) + "\n", SPLIT: run.split.to_json()}
+def files_of(
+    record: Mapping[str, Any], proofs: Mapping[str, Any], exact: Mapping[str, Any], run: FinishedRun
+) -> tuple[Texts, Texts]:
+    """Return the text of the record file, and the texts of the private files: proofs, exact scores and splits."""
+    private = {PROOFS_FILE: _text(proofs), EXACT_FILE: _text(exact), SPLIT: run.split.to_json()}
     if run.test is not None:
         private[TEST_SPLIT] = run.test.to_json()
-    return {NAME: json.dumps(record, indent=2) + "\n"}, private
+    return {NAME: _text(record)}, private
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _bound(run: FinishedRun) -> dict[str, Any]:

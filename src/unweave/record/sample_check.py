@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from unweave.record.checks import Check
 from unweave.record.proofs import is_included
-from unweave.record.verify import Check, check_content, check_signature
+from unweave.record.verify import check_content, check_signature
 
 
 def check_sample(

@@ -7,7 +7,8 @@ from typing import Any
 from unweave.errors import UsageError
 from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, canonical, require_form
 
-FORMAT = {"format": "unweave-record", "version": 1}
+FORMAT = {"format": "unweave-record", "version": 2}
+VERSIONS = (1, 2)  # that are read; docs/record.md says what the first does not hold
 
 _CHANGE = {"before?": NUMBER, "after?": NUMBER}
 # The entries that the code reads. docs/record.md explains each entry.
@@ -40,6 +41,12 @@ SECTIONS: dict[str, Any] = {
     "drift": [{"id": TEXT, "train?": {"*": _CHANGE}, "test?": {"*": _CHANGE}}],
     "stated_limits": [TEXT],
 }
+ROUNDED = {  # what a record holds of its scores since version 2
+    "exact": TEXT,
+    "rounding": {"fewest_samples": COUNT, "swapped_samples": COUNT},
+    "withheld": [TEXT],
+    "metrics": [{"metric": TEXT, "split": TEXT, "subset": TEXT, "value": NUMBER, "before?": NUMBER, "step": NUMBER}],
+}
 SCHEMA = {
     **SECTIONS,
     "sections": OBJECT,
@@ -53,9 +60,13 @@ def require_record(content: Any, where: str) -> dict[str, Any]:
     """Return the content if it has the form of a record; otherwise raise a `UsageError`."""
     if not isinstance(content, dict) or content.get("format") != FORMAT["format"]:
         raise UsageError(f'{where} is not a record: it lacks the entry "format": "{FORMAT["format"]}".')
-    if content.get("version") != FORMAT["version"]:
-        raise UsageError(f"{where} has version {content.get('version')!r}; this unweave reads {FORMAT['version']}.")
+    version = content.get("version")
+    if isinstance(version, bool) or version not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
+        raise UsageError(f"{where} has version {version!r}; this unweave reads {known}.")
     require_form(content, SCHEMA, where)
+    if version != 1:
+        require_form(content["scores"], ROUNDED, f"{where}.scores")
     try:
         canonical(content)
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from unweave.data import Partition
 from unweave.evaluation import Scores
+from unweave.record.rounding import COLLAPSED, FEWEST
 
 ALWAYS = (
     "Unlearning changed a trained model. It does not prove that the result equals a model that never saw the data; "
@@ -29,7 +30,13 @@ def stated_limits(
 ) -> list[str]:
     """Return the limits of this record: those of every record, and those of its own run."""
     found = list(ALWAYS)
-    if certificate["bound"] is None:
+    found.append(
+        f"Accuracies are rounded, and those of fewer than {FEWEST} samples are withheld, because exact numbers tell "
+        "which samples were forgotten. The record is bound to the exact numbers, which its owner keeps."
+    )
+    if certificate["bound"] is None and certificate["words"].startswith("withheld"):
+        found.append(f"The upper bound on the accuracy on forget samples is {certificate['words']}")
+    elif certificate["bound"] is None:
         found.append(f"There is no upper bound on the accuracy on forget samples ({certificate['words']})")
     else:
         found.append(
@@ -43,7 +50,7 @@ def stated_limits(
             "No retrained model was compared, so the scores do not show whether the model behaves as if never trained."
         )
     if scores.collapse:
-        found.append(f"The unlearning harmed kept data. {scores.collapse}")
+        found.append(f"The unlearning harmed kept data. {COLLAPSED}")
     if config.get("limits") is None:
         found.append("The guard against collapse was turned off.")
     if split.samples.varies(split.rows("forget")):

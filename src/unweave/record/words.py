@@ -70,16 +70,28 @@ def _signature(record: Mapping[str, Any]) -> str:
 
 
 def _accuracies(record: Mapping[str, Any]) -> list[str]:
-    lines = [f"{'accuracy':<22}{'before':>9}{'after':>9}   95% interval"]
+    lines = [f"{'accuracy':<22}{'before':>9}{'after':>9}   {'in steps of' if is_rounded(record) else '95% interval'}"]
     for metric in record["scores"]["metrics"]:
         if metric["metric"] != "accuracy" or not metric["subset"]:
             continue
-        interval = ""
-        if metric.get("low") is not None and metric.get("high") is not None:
-            interval = f"   {metric['low']:.1%} to {metric['high']:.1%}"
         place = on_one_line(f"{metric['split']} {metric['subset']}")
-        lines.append(f"{place:<22}{_percent(metric.get('before')):>9}{_percent(metric.get('value')):>9}{interval}")
+        numbers = f"{_percent(metric.get('before')):>9}{_percent(metric.get('value')):>9}"
+        lines.append(f"{place:<22}{numbers}   {spread(metric)}".rstrip())
+    if hidden := record["scores"].get("withheld"):
+        lines.append(f"{len(hidden)} more numbers are withheld, because they could tell which samples were forgotten.")
     return lines
+
+
+def is_rounded(record: Mapping[str, Any]) -> bool:
+    """Tell whether the record holds rounded scores, as records since version 2 do."""
+    return "rounding" in record["scores"]
+
+
+def spread(metric: Mapping[str, Any]) -> str:
+    """Return the interval of a number, or the step that it is rounded to; empty if the record has neither."""
+    if metric.get("low") is not None and metric.get("high") is not None:
+        return f"{metric['low']:.1%} to {metric['high']:.1%}"
+    return "" if metric.get("step") is None else f"{100 * metric['step']:g}%"
 
 
 def describe_drift(rows: Sequence[Mapping[str, Any]]) -> str:

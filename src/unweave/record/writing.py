@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from copy import copy
 from dataclasses import replace
@@ -12,6 +13,7 @@ from torch import nn
 from unweave.errors import RunError, UsageError
 from unweave.evaluation import observe
 from unweave.record.deletion_request import DeletionRequest
+from unweave.record.exact import with_exact
 from unweave.record.finished import FinishedRun
 from unweave.record.forget_set import ForgetSet
 from unweave.record.proofs import PROOFS_FILE, read_proofs, unhex
@@ -19,7 +21,11 @@ from unweave.record.record import NAME, Secrets, files_of, fresh_secrets, make_r
 from unweave.record.verify import check_beside, check_model
 from unweave.runtime import processes
 from unweave.storage import (
+    HISTORY,
+    PAGE,
     RUN,
+    SCORES,
+    VERDICT,
     configuration_file,
     find_weights,
     fingerprint,
@@ -27,6 +33,8 @@ from unweave.storage import (
     sync_folder,
     write_whole,
 )
+
+TELLING = (RUN, SCORES, HISTORY, VERDICT, PAGE)  # of the run: exact numbers, and a hash of the split without salt
 
 
 def write_record(
@@ -42,7 +50,7 @@ def write_record(
 
     Nothing is written unless the parts belong to the run of the folder. The private files come first and the record
     last, so that a record is never without its proofs. After a crash, call it again: salts that are on disk already
-    are used again.
+    are used again. Files of the run with exact numbers become readable by their owner only.
 
     Args:
         folder: The folder of the run.
@@ -74,14 +82,14 @@ def write_record(
     asked.check(original, run.split, run.test)
     if run.scores.observed is None:
         run = _observed(run)
-    record, proofs = make_record(asked, run, secrets=_secrets(target, asked, run))
-    beside = check_beside(record, target)
+    record, proofs, exact = make_record(asked, run, secrets=_secrets(target, asked, run))
+    beside = check_beside(with_exact(record, exact), target)
     if find_weights(target) is not None:
         beside.append(check_model(record, read_weights(target, run.model)))
     for check in beside:
         if not check.holds:
             raise UsageError(f"The run given is not the one in {target}: {check.name} {check.words}.")
-    public, private = files_of(record, proofs, run)
+    public, private = files_of(record, proofs, exact, run)
     processes.first(lambda: _write_files(target, public, private))
     return target / NAME
 
@@ -138,6 +146,9 @@ def _write_files(folder: Path, public: dict[str, str], private: dict[str, str]) 
     try:
         for name, text in private.items():
             write_whole(folder / name, text.encode(), private=True)
+        for name in TELLING:
+            with contextlib.suppress(FileNotFoundError):
+                (folder / name).chmod(0o600)
         sync_folder(folder)
         for name, text in public.items():
             write_whole(folder / name, text.encode())

@@ -79,7 +79,8 @@ def test_names_from_data_are_inert_in_the_report(browser, study):
 
 
 def test_a_request_is_inert_on_the_page_of_its_record(browser, tmp_path):
-    record = Run(tmp_path).record
+    run = Run(tmp_path)
+    record = run.whole | {"version": 1}
     hostile = copy.deepcopy(record)
     hostile["request"] = {"id": ATTACKS[0], "text": "\n".join(ATTACKS)}
     hostile["configuration"] |= {"method": ATTACKS[1], "profile": ATTACKS[2]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from unweave.errors import UsageError
 from unweave.lab.report.templates import render, resource
-from unweave.record import changes, check_content, signing
+from unweave.record import changes, check_content, is_rounded, signing, spread
 from unweave.storage import write_whole
 
 
@@ -50,8 +50,9 @@ def _record(record: Mapping[str, Any]) -> dict[str, Any]:
         "id": record["request"]["id"],
         "alert": "" if whole.holds else f"This record {whole.words}.",
         "facts": _facts(record),
+        "spread": "in steps of" if is_rounded(record) else "95% interval",
         "accuracies": [
-            [f"{row['split']} {row['subset']}", _percent(row.get("before")), _percent(row.get("value")), _interval(row)]
+            [f"{row['split']} {row['subset']}", _percent(row.get("before")), _percent(row.get("value")), spread(row)]
             for row in record["scores"]["metrics"]
             if row["metric"] == "accuracy" and row["subset"]
         ],
@@ -92,8 +93,3 @@ def _percent(number: float | None) -> str:
 
 def _points(number: float | None) -> str:
     return "–" if number is None else f"{100 * number:+.1f}"
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    low, high = row.get("low"), row.get("high")
-    return "" if low is None or high is None else f"{low:.1%} to {high:.1%}"
