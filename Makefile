@@ -3,20 +3,34 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
+CUDA := cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime \
+  nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
+  nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx triton
 
-.PHONY: bench scaling demo test lint types check-tests published torture package picture gallery clean
+.PHONY: audit bench scaling demo test lint lock types check-tests published torture fuzz package picture gallery clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
 
 test: lint types check-tests published
 
-# The stamp is older than these files after a pull that changed them, so the environment follows.
-$(READY): pyproject.toml constraints.txt
+# The stamp is older than these files after a pull that changed them, so the environment follows. Every file that is
+# installed has a hash in requirements.txt, except torch and what it needs for CUDA: which build of torch is the right one
+# depends on the machine. Its version is pinned.
+$(READY): pyproject.toml constraints.txt requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit("unweave needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --no-deps --require-hashes --requirement requirements.txt
+	$(INSTALL) --constraint constraints.txt torch
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $(READY)
+
+# After a change of dependencies: the pinned versions with everything that they need, for all systems. It needs uv.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra dev \
+	  --constraint constraints.txt --custom-compile-command 'make lock' --output-file requirements.txt \
+	  $(addprefix --no-emit-package ,pip torch $(CUDA)) pyproject.toml
 
 lint: $(READY)
 	$(RUN) -m ruff check .
@@ -47,10 +61,14 @@ scaling: $(READY)
 torture: $(READY)
 	$(RUN) -m tests.helpers.torture --out results/torture
 
-# Wheel and source distribution in dist/.
+# Known vulnerabilities, secrets that were committed by mistake, and a bill of materials in dist/.
+audit: $(READY)
+	.ci/audit
+
+# Wheel and source distribution in dist/, the same files on every machine: their times are those of the last commit.
 package: $(READY)
 	rm -rf dist
-	$(RUN) -m build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN) -m build --no-isolation
 
 # The README's picture is made by the demo.
 picture: demo
