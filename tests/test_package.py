@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -60,16 +62,47 @@ def test_the_method_of_the_contributors_guide_works(model, split):
     assert losses[-1] > losses[0]
 
 
-def test_wheel_and_sdist_carry_what_they_must(tmp_path):
+def build(source, out):
+    """Build wheel and source distribution, with the times of a commit."""
     pytest.importorskip("hatchling", reason="the build backend is not installed")
     done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1893456000"},
     )
     assert done.returncode == 0, done.stderr
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in out.iterdir()}
+
+
+def test_a_release_is_the_same_from_another_place_at_another_time(tmp_path):
+    """The source distribution, unpacked with new times, gives the same two files."""
+    first = build(ROOT, tmp_path / "first")
+    (sdist,) = (tmp_path / "first").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert {member.mtime for member in archive} == {1893456000}
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    for file in source.rglob("*"):
+        os.utime(file)
+    assert build(source, tmp_path / "second") == first
+
+
+def test_every_installed_file_has_a_hash_but_torch():
+    pinned = re.findall(r"^([\w.-]+)==\S+", (ROOT / "requirements.txt").read_text(), flags=re.M)
+    entries = re.split(r"^(?=[\w.-]+==)", (ROOT / "requirements.txt").read_text(), flags=re.M)[1:]
+    assert len(pinned) == len(entries) > 100
+    assert all("--hash=sha256:" in entry for entry in entries)
+    direct = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), flags=re.M)
+    found = (ROOT / "requirements.txt").read_text()
+    for name, version in direct:
+        assert (f"\n{name.replace('_', '-')}=={version} " in found) is (name != "torch"), name
+
+
+def test_wheel_and_sdist_carry_what_they_must(tmp_path):
+    build(ROOT, tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     (sdist,) = tmp_path.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()

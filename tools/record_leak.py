@@ -99,7 +99,7 @@ def looked_at(
     told = {row: numbers(before, after, labels, np.append(known, row)) for row in candidates}
     truth = told[last]
     left = {
-        kind: [row for row in candidates if np.allclose(told[row][kind], truth[kind], rtol=0, atol=1e-7)]
+        kind: [row for row in candidates if np.allclose(told[row][kind], truth[kind], rtol=0, atol=1e-12)]
         for kind in ("counts", "exact", "record")
     }
     rise = after[1] - before[1]
