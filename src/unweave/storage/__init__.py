@@ -10,10 +10,11 @@
 {'seed': 0}
 """
 
+from unweave.storage.csv_cells import csv_text
 from unweave.storage.files import (
-    canonical,
+    append_line,
     inside,
-    read_json,
+    refuse_links,
     refuse_pickled,
     require_plain,
     sha256,
@@ -23,6 +24,7 @@ from unweave.storage.files import (
 )
 from unweave.storage.fingerprints import digest_of, fingerprint, tensor_digests
 from unweave.storage.forms import COUNT, LIST, NUMBER, OBJECT, TEXT, require_form
+from unweave.storage.json_files import canonical, read_json, read_json_lines
 from unweave.storage.layout import (
     HISTORY,
     MODEL,
@@ -53,8 +55,10 @@ __all__ = [
     "VERDICT",
     "WEIGHTS",
     "Lock",
+    "append_line",
     "canonical",
     "configuration_file",
+    "csv_text",
     "digest_of",
     "find_weights",
     "fingerprint",
@@ -65,8 +69,10 @@ __all__ = [
     "read_array",
     "read_configuration",
     "read_json",
+    "read_json_lines",
     "read_tensors",
     "read_weights",
+    "refuse_links",
     "refuse_pickled",
     "require_form",
     "require_plain",

@@ -7,28 +7,31 @@ stranger.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
-import json
 import os
 import stat
+from io import FileIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 from unweave.errors import UsageError
 
-JSON_BYTES = 256 * 2**20
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 PICKLED = (".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 
 
 def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
     """Write a file whole or not at all, even if the machine stops. If the disk is full, the old file stays.
 
-    Only its owner can read a ``private`` file. Call `sync_folder` afterwards to make sure that the file's name is on
-    disk too.
+    The temporary file beside it is always a new one, so a link of that name leads nowhere. Only its owner can read a
+    ``private`` file. Call `sync_folder` afterwards to make sure that the file's name is on disk too.
     """
     partial = path.with_name(path.name + ".partial")
+    mode = 0o600 if private else 0o666
     try:
-        with open(partial, "wb", opener=_private if private else None) as file:
+        partial.unlink(missing_ok=True)  # of a process that was killed; of a link, nothing but the link
+        with open(partial, "xb", opener=lambda name, flags: os.open(name, flags | NO_LINKS, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -39,10 +42,30 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         raise
 
 
-def _private(path: str, flags: int) -> int:
-    """Create a file that only its owner can read from the start, even while it is empty."""
-    Path(path).unlink(missing_ok=True)
-    return os.open(path, flags | os.O_EXCL, 0o600)
+def append_line(path: Path, line: str) -> None:
+    """Append a short line in one piece, even if other processes append too. Reject links, pipes and devices."""
+    with open_own(path, "ab") as file:
+        file.write(line.encode() + b"\n")
+
+
+def open_own(path: Path, mode: Literal["ab", "wb"]) -> FileIO:
+    """Open a file for writing, but not through a link, and never a pipe or a device."""
+    if path.is_symlink():
+        raise UsageError(f"{path} is a symbolic link, which may lead out of the folder. Remove it.")
+    try:
+        # Truncated only when it is known to be a file.
+        flags = NO_LINKS | getattr(os, "O_NONBLOCK", 0)
+        file = FileIO(path, "ab", opener=lambda name, asked: os.open(name, asked | flags, 0o666))
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise UsageError(f"{path} cannot be written: it is not a regular file. Remove it.") from error
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UsageError(f"{path} cannot be written: it is not a regular file. Remove it.")
+    if mode == "wb":
+        file.truncate(0)
+    return file
 
 
 def sync_folder(folder: Path) -> None:
@@ -55,19 +78,6 @@ def sync_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def canonical(content: Any) -> bytes:
-    """Return JSON content in the form that is hashed and signed: sorted keys, no spaces, UTF-8.
-
-    >>> canonical({"b": 1.5, "a": [True]})
-    b'{"a":[true],"b":1.5}'
-    """
-    try:
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except RecursionError:
-        raise ValueError("it is nested too deeply.") from None
-    return text.encode()
-
-
 def sha256(content: bytes) -> str:
     """Return the SHA-256 digest of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
@@ -77,26 +87,6 @@ def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal, without reading all of it into memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path, *, limit: int = JSON_BYTES) -> Any:
-    """Read JSON. Raise a `UsageError` if it is not a regular file, is larger than the limit, or is not valid JSON."""
-    refuse_pickled(path, "JSON")
-    try:
-        size = require_plain(path)
-        if size > limit:
-            raise UsageError(f"{path} cannot be read: it has {size} bytes, more than the limit of {limit}.")
-        return json.loads(path.read_bytes().decode(), parse_constant=_no_constant)
-    except RecursionError:
-        raise UsageError(f"{path} cannot be read: its JSON is nested too deeply.") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{path} cannot be read: {error}") from error
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON")
 
 
 def require_plain(path: Path) -> int:
@@ -135,3 +125,25 @@ def inside(folder: Path, name: Any) -> Path:
         if plain and path.resolve().is_relative_to(home):
             return path
     raise UsageError(f"A file in {folder} names {name!r}, which is outside that folder.")
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise a `UsageError` if a folder holds a link, a pipe or a device, however deep.
+
+    Who writes or removes files in a folder from somebody else calls this first: then nothing outside is touched, and
+    nothing is waited for.
+    """
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):  # gone since, as files of other processes are
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            refuse_links(Path(entry))
+        elif entry.is_symlink():
+            raise UsageError(
+                f"{entry.path} is a link. What is written or removed there could lie outside the folder. Replace the "
+                "link by what it leads to, or remove it."
+            )
+        elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry):
+            raise UsageError(f"{entry.path} is not a regular file but a pipe, a socket or a device. Remove it.")

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.storage.files import canonical, sha256
+from unweave.storage.files import sha256
+from unweave.storage.json_files import canonical
 
 
 def tensor_digests(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 from unweave.errors import UsageError
 
 TEXT, NUMBER, COUNT, OBJECT, LIST = "a text", "a number", "a whole number", "an object", "a list"
+LARGEST = 1e100  # of what is measured; sums and squares of larger numbers would overflow
 _KINDS: dict[str, tuple[type, ...]] = {
     TEXT: (str,),
     NUMBER: (int, float),
@@ -36,17 +37,17 @@ def require_form(content: Any, form: Any, where: str) -> None:
         require_form(content, OBJECT, where)
         for name, inner in form.items():
             key = name.removesuffix("?")
-            if name != key and content.get(key) is None:
-                continue
-            if key not in content and key != "*":
-                raise UsageError(f"{where} lacks the entry {key!r}.")
             for chosen in content if key == "*" else (key,):
+                if name != key and content.get(chosen) is None:
+                    continue
+                if chosen not in content:
+                    raise UsageError(f"{where} lacks the entry {chosen!r}.")
                 require_form(content[chosen], inner, f"{where}.{chosen}")
 
 
 def _is_of_kind(content: Any, kind: str) -> bool:
     if kind in (NUMBER, COUNT):  # JSON allows whole numbers of any length, and Python counts True as a number
-        too_long = isinstance(content, int) and abs(content) > 2**63
+        too_long = isinstance(content, int | float) and abs(content) > (2**63 if isinstance(content, int) else LARGEST)
         return isinstance(content, _KINDS[kind]) and not isinstance(content, bool) and not too_long
     return isinstance(content, _KINDS[kind])
 

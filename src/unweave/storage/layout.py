@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.errors import UsageError
-from unweave.storage.files import read_json
+from unweave.storage.json_files import read_json
 
 RUN = "run.json"  # configuration, times, versions, hardware, cost
 SCORES, HISTORY, VERDICT, PAGE = "scores.json", "history.jsonl", "verdict.md", "report.html"

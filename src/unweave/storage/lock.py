@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from filelock import lock_descriptor, unlock_descriptor
 
 from unweave.errors import UsageError
+from unweave.storage.files import open_own, require_plain
 
 # filelock locks files that we open. Its own class FileLock would create a missing folder, and so bring back the folder
 # of a run that another process has just renamed. On NFS it would also miss that its file was removed.
 _OPEN: weakref.WeakSet[FileIO] = weakref.WeakSet()
-# A link made after the check is not followed, and opening a pipe does not wait for a reader.
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def _close_in_child() -> None:
@@ -92,6 +91,7 @@ class Lock:
     def died_since(self, moment: float) -> bool:
         """Tell whether a process died at the work that it began after this moment (of ``time.time()``)."""
         try:
+            require_plain(self._note)
             return float(self._note.read_text()) >= moment
         except (OSError, ValueError):
             return False
@@ -99,7 +99,7 @@ class Lock:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Keep a note beside the lock while work goes on. Only a process that dies leaves it behind."""
-        with _opened(self._note, "wb") as file:
+        with open_own(self._note, "wb") as file:
             file.write(f"{time.time()}\n".encode())
         try:
             yield
@@ -110,7 +110,7 @@ class Lock:
 def _locked(path: Path, *, wait: bool) -> FileIO | None:
     """Return the file, open and locked. Return None if another process holds the lock or has just removed the file."""
     with ExitStack() as stack:
-        file = stack.enter_context(_opened(path, "ab"))
+        file = stack.enter_context(open_own(path, "ab"))
         _OPEN.add(file)
         try:
             if not lock_descriptor(file.fileno(), blocking=wait):
@@ -132,10 +132,3 @@ def _is_at(path: Path, file: FileIO) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:
         return False
-
-
-def _opened(path: Path, mode: Literal["ab", "wb"]) -> FileIO:
-    """Open a file, but not through a symbolic link, which could lead anywhere."""
-    if path.is_symlink():
-        raise UsageError(f"{path} is a symbolic link, and locks do not follow links. Remove it.")
-    return open(path, mode, buffering=0, opener=lambda name, flags: os.open(name, flags | _FLAGS, 0o666))

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from unweave.errors import UsageError
-from unweave.storage.files import read_json
+from unweave.storage.json_files import read_json
 
 ADAPTER_CONFIG = "adapter_config.json"
 

@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from unweave.errors import UsageError
-from unweave.storage.files import inside, read_json, refuse_pickled
+from unweave.storage.files import inside, refuse_pickled
+from unweave.storage.json_files import read_json
 from unweave.storage.layout import MODEL
 from unweave.storage.pretrained import is_transformers_model, kind_of_folder, open_model_folder
 from unweave.storage.tensors import read_tensors, require_kinds, require_shapes, tensor_shapes

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,8 @@ from tests.helpers.reports import make_study, write_cell
 from unweave.evaluation import Predictions, accuracy_and_losses, goals
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.report import Group, Results, read_results
-from unweave.lab.report.formats import latex, markdown
-from unweave.lab.report.grids import grid, study_grids
+from unweave.lab.report.formats import comma_separated, latex, markdown
+from unweave.lab.report.grids import Column, Entry, Grid, Row, grid, study_grids
 from unweave.lab.report.headline import verdict
 from unweave.lab.report.marks import marks
 from unweave.lab.report.measures import Place
@@ -334,3 +336,17 @@ def test_what_is_not_finite_is_never_best():
 def test_losses_that_are_large_and_alike_have_a_histogram():
     far = Predictions(torch.tensor([[3e38, -3e38]] * 4, dtype=torch.float64), torch.ones(4, dtype=torch.long))
     assert sum(accuracy_and_losses(far)["loss_histogram"]["counts"]) == 4
+
+
+def test_names_cannot_be_formulas_or_commands_in_a_table():
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "[2em]", "\\input{x}", "a\u202eb\x85c", "ft"]
+    records = [{"name": name, "value": value} for name, value in zip(names, [-0.5, 1e-9, -3, None] * 3, strict=False)]
+    rows = tuple(Row(name, (Entry("1"),)) for name in names)
+    grid = Grid("g", "[title]", (Column("=head"),), rows, records)
+    shown = list(csv.DictReader(io.StringIO(comma_separated(grid))))
+    assert [row["name"] for row in shown] == ["'=1+1", "+1", "-1", "'@SUM(A1)", "' =1", *names[5:]]
+    assert [row["value"] for row in shown[:4]] == ["-0.5", "1e-09", "-3", ""]
+    text = latex(grid)
+    assert "{[}2em{]} & 1" in text
+    assert r"\textbackslash{}input\{x\}" in text
+    assert r"a\textbackslash{}u202eb c & 1" in text

@@ -626,7 +626,8 @@ def test_an_original_that_another_process_copies_or_trains_is_not_written_twice(
     assert [path.name for path in store.models.iterdir()] == ["original.seed-1.safetensors"]
     at_work = []
     monkeypatch.setattr("unweave.lab.study.originals.write_whole", lambda path, data: at_work.append(is_free(store)))
-    monkeypatch.setattr(Path, "read_bytes", lambda path: b"")
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: b"" if path.suffix == ".safetensors" else read(path))
     (store.models / "original.seed-1.safetensors").unlink()
     take_originals(benchmark, store, finished, [0, 1])
     assert at_work == [False, False]

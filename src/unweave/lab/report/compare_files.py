@@ -11,6 +11,7 @@ from unweave.lab.report.compare import Comparison
 from unweave.lab.report.compare_grids import grids
 from unweave.lab.report.formats import comma_separated, latex, markdown
 from unweave.lab.report.results import Results
+from unweave.storage import write_whole
 
 
 def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path) -> list[Path]:
@@ -25,5 +26,5 @@ def write_comparison(found: Comparison, studies: Sequence[Results], folder: Path
     for grid in grids(found):
         for suffix, write in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
             files.append(folder / f"{grid.name}.{suffix}")
-            files[-1].write_text(write(grid), encoding="utf-8")
+            write_whole(files[-1], write(grid).encode())
     return files + draw_planes(found, studies, folder)

@@ -12,9 +12,10 @@ from matplotlib.ticker import ScalarFormatter
 
 from unweave.lab.report.compare import Comparison, estimate_runs, runs_of
 from unweave.lab.report.compare_measures import ERASE, PLANES, RETRAIN, Plane
-from unweave.lab.report.drawing import new_figure, style
+from unweave.lab.report.drawing import new_figure, picture, style
 from unweave.lab.report.looks import GREY, looks
 from unweave.lab.report.results import Group, Results
+from unweave.storage import write_whole
 
 TITLES = {ERASE: "erase: up and left is better", RETRAIN: "as if never trained: the cross is best"}
 
@@ -27,7 +28,7 @@ def draw_planes(found: Comparison, studies: Sequence[Results], folder: Path) -> 
             return []
         files = [folder / f"compare-planes.{suffix}" for suffix in ("png", "svg")]
         for file in files:
-            figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
+            write_whole(file, picture(figure, file.suffix))
     return files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from itertools import accumulate
@@ -49,13 +50,22 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def picture(figure: Figure, suffix: str) -> bytes:
+    """Return a figure as the content of a ``.png`` or ``.svg`` file, which is the same for the same figure."""
+    content = io.BytesIO()
+    # Dates and random ids would make files of the same study differ.
+    metadata = {"Date": None} if suffix == ".svg" else None
+    figure.savefig(content, format=suffix.removeprefix("."), dpi=150, metadata=metadata)
+    return content.getvalue()
+
+
 def cumulative(counts: Sequence[float]) -> list[float]:
     """Return the percentage of samples below each edge of a histogram.
 
     >>> cumulative([1, 3])
     [0.0, 25.0, 100.0]
     """
-    return [100 * part / sum(counts) for part in accumulate(counts, initial=0)]
+    return [100 * part / (sum(counts) or 1) for part in accumulate(counts, initial=0)]
 
 
 def panels(count: int, *, share: bool) -> tuple[Figure, list[Axes]]:

@@ -10,9 +10,12 @@ import re
 from unweave.errors import printable
 from unweave.lab.report.grids import Entry, Grid
 from unweave.lab.report.marks import BEST, NEAREST
+from unweave.storage import csv_text
 
 LATEX = {
     "\\": r"\textbackslash{}",
+    "[": r"{[}",  # at the start of a row it would be an argument of the row before
+    "]": r"{]}",
     "{": r"\{",
     "}": r"\}",
     "&": r"\&",
@@ -129,10 +132,13 @@ def _latex_entry(entry: Entry) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """Return the table's records as CSV: fractions with all digits, and an empty field where nothing was measured."""
+    """Return the table's records as CSV: fractions with all digits, and an empty field where nothing was measured.
+
+    A spreadsheet would run a text that begins like a formula, so `csv_text` marks it as a text.
+    """
     text = io.StringIO()
     names = list(dict.fromkeys(name for record in grid.records for name in record))
     writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(grid.records)
+    writer.writerow({name: csv_text(name) for name in names})
+    writer.writerows({name: csv_text(value) for name, value in record.items()} for record in grid.records)
     return text.getvalue()

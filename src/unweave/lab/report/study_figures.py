@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unweave.lab.report.drawing import LINES, cumulative, new_figure, note, panels, style
+from unweave.lab.report.drawing import LINES, cumulative, new_figure, note, panels, picture, style
 from unweave.lab.report.dynamics_figure import dynamics
 from unweave.lab.report.grids import attack_places
 from unweave.lab.report.looks import GREY, INK, Appearance, looks
@@ -37,11 +37,9 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
             figure = draw(results)
             if figure is None:
                 continue
-            for suffix in ("png", "svg"):
-                path = folder / f"{name}.{suffix}"
-                # Dates and random ids would make files of the same study differ.
-                figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else None)
-                files.append(path)
+            for suffix in (".png", ".svg"):
+                files.append(folder / f"{name}{suffix}")
+                files[-1].write_bytes(picture(figure, suffix))
     return files
 
 

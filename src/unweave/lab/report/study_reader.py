@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,13 @@ from unweave.errors import UsageError
 from unweave.lab.packages import require_package
 from unweave.lab.report.measures import COSTS, Place
 from unweave.lab.report.results import Distribution, Failure, Group, Results, Value
-from unweave.lab.study import Store
+from unweave.lab.study import Store, read_history
+from unweave.storage import COUNT, NUMBER, TEXT, require_form, require_plain
 
 NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
+ROW = {"method": TEXT, "seed": COUNT, "metric": TEXT}
+ROW |= dict.fromkeys(("variant?", "profile?", "split?", "subset?"), TEXT)
+ROW |= dict.fromkeys(("value?", "low?", "high?"), NUMBER)
 VERSIONS = ("unweave", "torch")  # a report names the versions of these
 
 
@@ -64,6 +66,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     from pyarrow import parquet
 
     try:
+        require_plain(path)
         table = parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to rewrite it.") from error
@@ -71,6 +74,8 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     if missing:
         raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to rewrite it.")
     rows: list[dict[str, Any]] = table.to_pylist()
+    for number, row in enumerate(rows):
+        require_form(row, ROW, f"{path}, row {number}")
     return rows
 
 
@@ -101,18 +106,12 @@ def _take_cells(store: Store, results: Results) -> None:
             results.stages.setdefault(group, {})[seed] = stages
         for row in scores.get("metrics", []):
             results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
-        if history := list(_history(folder / "history.jsonl")):
+        if history := read_history(folder / "history.jsonl"):
             results.histories.setdefault(group, {})[seed] = history
         if distribution := _distribution(scores):
             results.distributions.setdefault(group, {})[seed] = distribution
     for cost in COSTS:
         results.directions.setdefault(Place("", "", cost), "lower")
-
-
-def _history(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
 
 
 def _distribution(scores: dict[str, Any]) -> Distribution:

@@ -43,7 +43,7 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
         caption_justify="left",
     )
     cells = {
-        name: [percent([score[part][subset]["accuracy"] for score in scores]) for part, subset in COLUMNS]
+        name: [percent([_accuracy(score, part, subset) for score in scores]) for part, subset in COLUMNS]
         for name, scores in rows.items()
     }
     headings = [f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}" for part, subset in COLUMNS]
@@ -55,6 +55,11 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     for name, texts in cells.items():
         table.add_row(folded(name, max(10, WIDTH - rest)), *texts)
     return table
+
+
+def _accuracy(scores: Mapping[str, Any], part: str, subset: str) -> float | None:
+    found: float | None = scores.get(part, {}).get(subset, {}).get("accuracy")
+    return found
 
 
 def folded(name: str, width: int) -> str:

@@ -5,8 +5,9 @@ from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, n
 from unweave.lab.study.originals import NotYet, Originals
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
-from unweave.lab.study.store import Store, read_times
+from unweave.lab.study.store import Store
 from unweave.lab.study.study import PATIENCE, run_study
+from unweave.lab.study.study_files import read_history, read_runs, read_times
 from unweave.lab.study.workers import run_workers
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "plan",
     "preset_cells",
     "profile_of",
+    "read_history",
+    "read_runs",
     "read_times",
     "run_study",
     "run_workers",

@@ -15,18 +15,39 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from unweave.errors import RunError, UsageError
 from unweave.lab.study.cells import Cell, profile_of, safe
+from unweave.lab.study.study_files import (
+    COMPARED,
+    CONFIGURATION,
+    SCHEMA,
+    SCORES,
+    of_cell,
+    read_about,
+    read_failure,
+    read_runs,
+    read_times,
+)
 from unweave.lab.study.table import flatten, write_table
 from unweave.runs import UNFINISHED
-from unweave.storage import MODEL, RUN, SCORES, WEIGHTS, Lock, find_weights, read_configuration, write_whole
+from unweave.storage import (
+    MODEL,
+    RUN,
+    WEIGHTS,
+    Lock,
+    append_line,
+    find_weights,
+    read_configuration,
+    refuse_links,
+    require_form,
+    write_whole,
+)
+from unweave.storage import SCORES as SCORES_FILE
 
-SCHEMA = 1
 COMPARISON = "against-retrain.json"
 
 
@@ -45,6 +66,7 @@ class Store:
         store = cls(folder)
         options = json.loads(json.dumps(dict(options or {})))  # as JSON returns them: a tuple becomes a list
         begun = {"cells", "failed", "models", "locks", "study.json.partial"}  # of a process that is starting
+        refuse_links(folder)
         # List the folder before looking for study.json: such a process writes other files only after it.
         others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
         if others and not (folder / "study.json").exists():
@@ -68,23 +90,13 @@ class Store:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder. Give the folder that `unweave study` wrote.")
         store = cls(folder)
+        refuse_links(folder)
         store.about()
         return store
 
     def about(self) -> dict[str, Any]:
         """Return the content of study.json."""
-        path = self.folder / "study.json"
-        try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{self.folder} holds no study ({error}). Give a folder of `unweave study`.") from error
-        if not isinstance(content, dict) or content.get("format") != "unweave-study":
-            raise UsageError(f"{self.folder} holds no study. Give a folder of `unweave study`.")
-        if content.get("schema") != SCHEMA:
-            raise UsageError(
-                f"{self.folder} has schema {content.get('schema')!r}; this unweave reads {SCHEMA}. Update unweave."
-            )
-        return content
+        return read_about(self.folder)
 
     @property
     def title(self) -> str:
@@ -126,7 +138,7 @@ class Store:
         row = {key: value for key, value in describe(cell, profile_of(cell)).items() if key != "seed"}
         for name, labels in self.finished(cell.method).items():
             if row.items() <= labels.items():
-                before = self.configuration(name)["settings"]
+                before = self.configuration(name).get("settings", {})
                 different = (key for key in settings if before.get(key, settings[key]) != settings[key])
                 if (key := next(different, None)) is not None:
                     raise UsageError(
@@ -139,11 +151,10 @@ class Store:
         """Return the configuration of a cell that was run."""
         folder = self.cells / name
         try:
-            content = read_configuration(folder)
+            content: dict[str, Any] = read_configuration(folder)
+            require_form(content, CONFIGURATION, f"the configuration in {folder}")
         except UsageError as error:
             raise RunError(f"{error} Remove {folder}; the study then runs that cell again.") from error
-        if not isinstance(content, dict):
-            raise RunError(f"{folder} has no configuration. Remove it; the study then runs that cell again.")
         return content
 
     def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
@@ -166,8 +177,7 @@ class Store:
 
     def note_time(self, name: str, seconds: float) -> None:
         """Record how long something took. A short line is appended whole, even if other processes append too."""
-        with (self.folder / "times.jsonl").open("a") as file:
-            file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
+        append_line(self.folder / "times.jsonl", json.dumps({"name": name, "seconds": round(seconds, 3)}))
 
     def times(self) -> dict[str, float]:
         """Return the seconds that cells and models took."""
@@ -216,10 +226,10 @@ class Store:
         else:
             failed = {cell.name for cell in cells if self.has_failed(cell) and not self.is_done(cell)}
             paths = [self.failed / f"{name}.json" for name in sorted(failed)]
-        return [json.loads(path.read_text()) for path in paths]
+        return [read_failure(path) for path in paths]
 
     def _has_scores(self, name: str) -> bool:
-        return (self.cells / name / SCORES).exists()
+        return (self.cells / name / SCORES_FILE).exists()
 
     def finished(self, method: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the names and labels of the finished cells (of one method), in a fixed order."""
@@ -257,7 +267,7 @@ class Store:
     def compared_with(self, name: str) -> list[str]:
         """Return the retrained models that a cell has been compared with."""
         path = self.cells / name / COMPARISON
-        return list(_of_cell(path)["references"]) if path.exists() else []
+        return list(of_cell(path, COMPARED)["references"]) if path.exists() else []
 
     def write_comparison(self, name: str, references: list[str], scores: dict[str, Any]) -> None:
         """Write a cell's scores against these retrained models."""
@@ -267,10 +277,10 @@ class Store:
     def scores_of(self, name: str) -> dict[str, Any]:
         """Return the scores of a finished cell, against the retrained models if there are any."""
         folder = self.cells / name
-        scores: dict[str, Any] = _of_cell(folder / "scores.json")
+        scores: dict[str, Any] = of_cell(folder / SCORES_FILE, SCORES)
         if (folder / COMPARISON).exists():
             own = {name: scores[name] for name in ("cost", "stages") if name in scores}
-            scores = _of_cell(folder / COMPARISON) | own
+            scores = of_cell(folder / COMPARISON, COMPARED) | own
         return scores
 
     def rows(self) -> list[dict[str, Any]]:
@@ -287,24 +297,12 @@ class Store:
 
     def provenance(self) -> list[dict[str, Any]]:
         """Return the provenance of the numbers: one entry for each start of the study."""
-        path = self.folder / "provenance.json"
-        runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if path.exists() else []
-        return runs
+        return read_runs(self.folder / "provenance.json")
 
     def write_provenance(self, content: dict[str, Any]) -> None:
         """Add an entry for this start."""
         runs = [*self.provenance(), content]
         write_whole(self.folder / "provenance.json", (json.dumps({"runs": runs}, indent=2) + "\n").encode())
-
-
-def read_times(path: Path) -> list[tuple[str, float]]:
-    """Return the recorded names and seconds. A line that a killed process left incomplete is skipped."""
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with suppress(ValueError, KeyError, TypeError):
-            row = json.loads(line)
-            found.append((str(row["name"]), float(row["seconds"])))
-    return found
 
 
 def _title(benchmark: str, options: Mapping[str, Any]) -> str:
@@ -318,13 +316,3 @@ def describe(cell: Cell, profile: str) -> dict[str, Any]:
 
 def _labels(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant, "method": cell.method, "profile": cell.profile or "", "seed": cell.seed}
-
-
-def _of_cell(file: Path) -> Any:
-    """Read a file of a finished cell."""
-    try:
-        return json.loads(file.read_text())
-    except ValueError as error:
-        raise RunError(
-            f"{file} cannot be read: {error}. Remove {file.parent}; the study then runs that cell again."
-        ) from error

@@ -33,7 +33,7 @@ def flatten(scores: dict[str, Any]) -> Iterator[dict[str, Any]]:
     {'split': 'train', 'subset': 'forget', 'metric': 'accuracy', 'value': 0.5, 'low': None, 'high': None}
     """
     for row in scores.get("metrics", []):
-        if row["value"] is not None:
+        if row.get("value") is not None:
             yield _row(row["split"], row["subset"], row["metric"], row["value"], row.get("low"), row.get("high"))
     for metric, value in scores.get("cost", {}).items():
         if value is not None:

@@ -8,7 +8,8 @@ random and independent of each other.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from unweave.lab.packages import require_package
 from unweave.lab.tuning.objectives import WORST
 from unweave.lab.tuning.search_space import DEFAULT, PAPER, Space
 from unweave.settings import Choices, Span
+from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, require_form
 
+TRIED: dict[str, Any] = {"method": TEXT, "trial": COUNT, "origin": TEXT, "settings": OBJECT, "error": TEXT}
+TRIED |= {"score": NUMBER, "scores": [NUMBER], "accuracy": {"*": NUMBER}, "seconds": NUMBER, "sample_gradients?": COUNT}
 RANDOM_FIRST = 6  # trials before the sampler (TPE) learns from them
 
 
@@ -64,6 +68,20 @@ def open_storage(path: Path) -> Any:
     """Return Optuna's storage in a file. With SQLite, a killed process leaves nothing half-written."""
     engine = {"connect_args": {"timeout": 60}}  # seconds to wait for other processes, which write for milliseconds
     return require_optuna().storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=engine)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn every error of reading trials into a `UsageError`: Optuna and SQLite raise many kinds for an odd file."""
+    try:
+        yield
+    except (UsageError, OSError):
+        raise
+    except Exception as error:
+        words = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"{path} cannot be read as trials of a tuning: {words[:200]} Choose another --out, or remove the folder."
+        ) from error
 
 
 class MethodSearch:
@@ -124,6 +142,8 @@ class MethodSearch:
 
     def _over(self) -> list[tuple[Tried, Any]]:
         trials = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
+        for trial in trials:
+            require_form(trial.user_attrs, {"tried": TRIED}, f"trial {trial.number} of {self.space.method}")
         return sorted(((Tried(**trial.user_attrs["tried"]), trial) for trial in trials), key=lambda one: one[0].trial)
 
     def _default(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
 from unweave.lab.tuning.search_space import Space, tuned_methods
-from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, require_optuna
+from unweave.lab.tuning.searches import MethodSearch, Tried, open_storage, readable, require_optuna
 from unweave.lab.tuning.trial_progress import TrialProgress
 from unweave.lab.tuning.tuning_folder import Folder
 from unweave.methods import make_method
@@ -111,9 +111,11 @@ class Tuning:
         self.seeds = range(seed, seed + seeds)
         require_optuna()
         self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
-        with Lock(self.folder.locks / "storage.lock", wait=True):
+        with readable(self.folder.storage), Lock(self.folder.locks / "storage.lock", wait=True):
             self.storage = open_storage(self.folder.storage)
             self.searches = {name: self._search(name) for name in methods}
+            for search in self.searches.values():
+                search.tried()
         self.best: dict[str, Any] | None = None
 
     def _search(self, name: str) -> MethodSearch:
@@ -136,8 +138,9 @@ class Tuning:
 
     def write(self) -> None:
         """Write the tables of all methods in the folder, including those of earlier starts."""
-        names = sorted(require_optuna().get_all_study_names(self.storage))
-        every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
+        with readable(self.folder.storage):
+            names = sorted(require_optuna().get_all_study_names(self.storage))
+            every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
         self.best = self.folder.write(every)
 
 

@@ -22,12 +22,12 @@ from typing import Any
 from unweave.data import SUBSETS
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import FILE, FORMAT, SCHEMA, Benchmark
-from unweave.lab.study import read_times
+from unweave.lab.study import read_runs, read_times
 from unweave.lab.tuning.held_out import HELD_OUT
 from unweave.lab.tuning.objectives import GOALS
 from unweave.lab.tuning.search_space import DEFAULT, PAPER
 from unweave.lab.tuning.searches import Tried
-from unweave.storage import Lock, read_json, write_whole
+from unweave.storage import OBJECT, Lock, append_line, csv_text, read_json, refuse_links, require_form, write_whole
 
 COLUMNS = (
     *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
@@ -54,6 +54,7 @@ class Folder:
         known = place / "tuning.json"
         begun = {"models", "locks", "tuning.json.partial"}  # of a process that is starting or died
         # List the folder before looking for tuning.json: such a process writes other files only after it.
+        refuse_links(place)
         others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
         if others and not known.exists():
             raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
@@ -62,8 +63,11 @@ class Folder:
         with Lock(self.locks / "tuning.lock", wait=True):
             if not known.exists():
                 write_whole(known, _indented(self.about))
-        if (found := read_json(known)) != self.about:
-            different = next(name for name in {**self.about, **found} if found.get(name) != self.about.get(name))
+        found = read_json(known)
+        require_form(found, OBJECT, str(known))
+        if found != self.about:
+            every = {**self.about, **found}
+            different = next(name for name in every if found.get(name, self) != self.about.get(name, self))
             raise UsageError(
                 f"{place} holds a tuning with {different} {found.get(different)}, not {self.about.get(different)}. "
                 "Choose another --out."
@@ -71,8 +75,7 @@ class Folder:
 
     def note_time(self, name: str, seconds: float) -> None:
         """Record how long training a model took, which is a part of the cost of tuning."""
-        with (self.place / "times.jsonl").open("a") as file:
-            file.write(json.dumps({"name": name, "seconds": round(seconds, 3)}) + "\n")
+        append_line(self.place / "times.jsonl", json.dumps({"name": name, "seconds": round(seconds, 3)}))
 
     def add_provenance(self, content: Mapping[str, Any]) -> None:
         """Record the provenance of a start."""
@@ -83,9 +86,7 @@ class Folder:
         return round(sum(seconds for _, seconds in read_times(self.place / "times.jsonl")), 3)
 
     def _runs(self) -> list[Any]:
-        path = self.place / "provenance.json"
-        runs: list[Any] = read_json(path)["runs"] if path.exists() else []
-        return runs
+        return read_runs(self.place / "provenance.json")
 
     def write(self, every: Mapping[str, Sequence[Tried]]) -> dict[str, Any] | None:
         """Write the table and, if all methods have the same trials, the best of each."""
@@ -153,7 +154,8 @@ def _table(every: Mapping[str, Sequence[Tried]]) -> str:
             different = {name: value for name, value in trial.settings.items() if default.get(name) != value}
             row = {name: value for name, value in asdict(trial).items() if name in COLUMNS}
             row |= {"standard_error": trial.standard_error, "seeds": len(trial.scores), **trial.accuracy}
-            writer.writerow(row | {"settings": json.dumps(different, sort_keys=True)})
+            row |= {"settings": json.dumps(different, sort_keys=True)}
+            writer.writerow({name: csv_text(value) for name, value in row.items()})
     return file.getvalue()
 
 
