@@ -11,12 +11,11 @@ from unweave.lab.packages import require_package
 from unweave.lab.report.measures import COSTS, Place
 from unweave.lab.report.results import Distribution, Failure, Group, Results, Value
 from unweave.lab.study import Store, read_history
-from unweave.storage import COUNT, NUMBER, TEXT, require_form, require_plain
+from unweave.storage import COUNT, TEXT, require_form, require_plain
 
 NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
 ROW = {"method": TEXT, "seed": COUNT, "metric": TEXT}
 ROW |= dict.fromkeys(("variant?", "profile?", "split?", "subset?"), TEXT)
-ROW |= dict.fromkeys(("value?", "low?", "high?"), NUMBER)
 VERSIONS = ("unweave", "torch")  # a report names the versions of these
 
 
@@ -76,6 +75,9 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     for number, row in enumerate(rows):
         require_form(row, ROW, f"{path}, row {number}")
+        for name in ("value", "low", "high"):  # which may be infinite or NaN
+            if not isinstance(row.get(name), int | float | None):
+                raise UsageError(f"{path}, row {number}: the {name} is no number. Run `unweave study` again.")
     return rows
 
 
