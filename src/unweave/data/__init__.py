@@ -25,10 +25,11 @@ from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
 from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
 from unweave.data.stored import Stored
-from unweave.data.texts import NO_LABEL, PaddingCollator, answers, packed, require_texts, require_tokenizer
+from unweave.data.texts import CHAT, NO_LABEL, PaddingCollator, answers, packed, require_texts, require_tokenizer
 from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
+    "CHAT",
     "EVERY",
     "NO_LABEL",
     "RETAINED",

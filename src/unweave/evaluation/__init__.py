@@ -2,10 +2,16 @@
 
 Each question has its file: ``accuracy``, ``membership``, ``rmia``, ``ulira``, ``distances``, ``relearn``, ``probe``,
 ``bounds`` and, as a summary, ``goals``. `evaluate` asks them.
+
+Language models have questions of their own: ``answer_probability``, ``rouge``, ``truth_ratio``, ``forget_quality``,
+``model_utility``, ``memorisation``, ``answer_attacks``, ``four_bits``. `ask` lets a model answer, `score_answers` asks
+them about its answers.
 """
 
 from unweave.evaluation import attack
 from unweave.evaluation.accuracy import accuracy_and_losses
+from unweave.evaluation.answer_scores import AnswerScores, ask, load_answers, save_answers, score_answers
+from unweave.evaluation.answer_sheets import AnswerSheet
 from unweave.evaluation.attack import FEWEST
 from unweave.evaluation.bounds import (
     BeforeStage2,
@@ -21,9 +27,11 @@ from unweave.evaluation.distances import tug_of_war
 from unweave.evaluation.entanglement import Entanglement, entanglement
 from unweave.evaluation.evaluate import QUESTIONS, evaluate
 from unweave.evaluation.features import features
+from unweave.evaluation.four_bits import rounded_weights
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.inspection import FEW_ADJACENT, Inspection, inspected
 from unweave.evaluation.metric import Metric
+from unweave.evaluation.open_unlearning_files import Logs, read_logs, write_logs
 from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
@@ -34,12 +42,15 @@ __all__ = [
     "FEWEST",
     "FEW_ADJACENT",
     "QUESTIONS",
+    "AnswerScores",
+    "AnswerSheet",
     "BeforeStage2",
     "Certificate",
     "Entanglement",
     "ForgettingBound",
     "Goal",
     "Inspection",
+    "Logs",
     "Look",
     "Metric",
     "Observed",
@@ -50,6 +61,7 @@ __all__ = [
     "Shortfall",
     "accuracy_and_losses",
     "array",
+    "ask",
     "attack",
     "balanced_halves",
     "certificate_entry",
@@ -59,13 +71,19 @@ __all__ = [
     "features",
     "forgetting_bound",
     "inspected",
+    "load_answers",
     "log_likelihood_ratio",
     "log_ratios",
     "make_certificate",
     "observe",
     "predict",
+    "read_logs",
     "relative_scores",
     "relearn",
+    "rounded_weights",
+    "save_answers",
+    "score_answers",
     "shortfall_bound",
     "tug_of_war",
+    "write_logs",
 ]

@@ -1,0 +1,348 @@
+"""Every number about a language model's answers, by group, with intervals and the retrained model beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from unweave.data import CHAT
+from unweave.errors import UsageError, require_type
+from unweave.evaluation import answer_attacks as attacks
+from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
+from unweave.evaluation.answer_sheets import AnswerSheet, Rows, Values, Wording, answer_sheet
+from unweave.evaluation.forget_quality import forget_quality
+from unweave.evaluation.memorisation import exact_memorisation, extraction_strength, unshared_tokens
+from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric
+from unweave.evaluation.model_utility import GROUPS, harmonic_mean, utility_parts
+from unweave.evaluation.rouge import rouge_recalls
+from unweave.evaluation.truth_ratio import indifference, truth_ratios, truthfulness
+from unweave.runtime import Precision
+from unweave.storage import write_whole
+
+FORGET, HELD_OUT = "forget", "held_out"
+SPLIT = "answers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerScores:
+    """The measured numbers about answers, such as ``scores["forget"]["extraction_strength"]``.
+
+    Args:
+        metrics: The numbers with interval, direction, and the values of the retrained model and the original.
+        sheets: What the model said, by group.
+        reference: What the retrained model said, by group.
+        before: What the original said, by group.
+
+    >>> scores = AnswerScores(metrics=[Metric(metric="rouge", value=0.5, better="lower", split=SPLIT, subset="forget")])
+    >>> scores["forget"]["rouge"]
+    0.5
+    """
+
+    metrics: Sequence[Metric] = ()
+    sheets: Mapping[str, AnswerSheet] = field(default_factory=dict)
+    reference: Mapping[str, AnswerSheet] = field(default_factory=dict)
+    before: Mapping[str, AnswerSheet] = field(default_factory=dict)
+
+    def __getitem__(self, group: str) -> dict[str, float]:
+        """Return the numbers of a group; those of the whole model under ``"model"``."""
+        subset = "" if group == "model" else group
+        return {one.metric: one.value for one in self.metrics if one.subset == subset and one.value is not None}
+
+    def metric(self, name: str, group: str = "") -> Metric:
+        """Return a number with its interval, direction, reference and note."""
+        for one in self.metrics:
+            if (one.metric, one.subset) == (name, group):
+                return one
+        raise UsageError(f"There is no number {name!r} of {group or 'the whole model'}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain values for JSON."""
+        return {"metrics": [one.to_dict() for one in self.metrics]}
+
+    def __str__(self) -> str:
+        lines = [f"{'group':<15}{'':<26}{'value':>8}{'interval':>16}{'before':>8}{'retrain':>8}"]
+        for one in self.metrics:
+            if one.value is None:
+                continue
+            interval = "" if one.low is None or one.high is None else f"{one.low:.3f}–{one.high:.3f}"
+            before, retrained = ("" if value is None else f"{value:.3f}" for value in (one.before, one.reference))
+            group = one.subset or "model"
+            lines.append(f"{group:<15}{one.metric:<26}{one.value:>8.3f}{interval:>16}{before:>8}{retrained:>8}")
+        return "\n".join(lines)
+
+
+def ask(
+    model: nn.Module,
+    groups: Mapping[str, Rows],
+    tokenizer: Any,
+    *,
+    template: str = CHAT,
+    longest: int | None = None,
+    write: int = 200,
+    device: str | torch.device | None = None,
+    precision: Precision = "auto",
+) -> dict[str, AnswerSheet]:
+    """Ask a language model every question, and return what it says, by group.
+
+    Args:
+        model: A causal language model of transformers.
+        groups: Rows with ``question`` and ``answer`` by name of the group, such as ``forget``, ``adjacent``,
+            ``remote``, ``retain``, ``real_authors``, ``world_facts`` and ``held_out``.
+        tokenizer: The model's tokenizer.
+        template: As in `unweave.answers`.
+        longest: The most tokens of a question with its answer.
+        write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE.
+        device: The device. None chooses the best one available.
+        precision: Precision of forward passes.
+
+    Returns:
+        A sheet for each group. `score_answers` scores them, also on another machine (`save_answers`).
+
+    Raises:
+        UsageError: A group has no rows, or the rows do not fit the tokenizer or the model.
+
+    >>> ask(nn.Linear(1, 1), {}, None)
+    Traceback (most recent call last):
+    unweave.errors.UsageError: There are no groups of questions. Give at least {'forget': rows}.
+    """
+    require_type("groups", groups, Mapping, "rows by name of the group")
+    if not groups:
+        raise UsageError("There are no groups of questions. Give at least {'forget': rows}.")
+    wording = Wording(tokenizer=tokenizer, template=template, longest=longest, write=write)
+    home = next(model.parameters()).device
+    try:
+        return {
+            group: answer_sheet(model, rows, wording, device=device, precision=precision)
+            for group, rows in groups.items()
+        }
+    finally:
+        model.to(home)
+
+
+def save_answers(sheets: Mapping[str, AnswerSheet], file: str | os.PathLike[str]) -> None:
+    """Write what a model said to a JSON file, to score it elsewhere.
+
+    Args:
+        sheets: What `ask` returned.
+        file: The file. It appears whole.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_answers({}, f"{folder}/answers.json")
+    ...     load_answers(f"{folder}/answers.json")
+    {}
+
+    Returns:
+        Nothing.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    content = {group: sheet.to_dict() for group, sheet in sheets.items()}
+    write_whole(Path(file), json.dumps(content).encode())
+
+
+def load_answers(file: str | os.PathLike[str]) -> dict[str, AnswerSheet]:
+    """Read what `save_answers` wrote.
+
+    Args:
+        file: The file.
+
+    Returns:
+        The sheets by group.
+
+    Raises:
+        UsageError: The file does not hold answers.
+
+    >>> load_answers("nowhere.json")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: nowhere.json holds no answers: [Errno 2] No such file or directory: 'nowhere.json'
+    """
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
+        return {group: AnswerSheet.from_dict(entry) for group, entry in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{os.fspath(file)} holds no answers: {error}") from error
+
+
+def score_answers(
+    sheets: Mapping[str, AnswerSheet],
+    *,
+    reference: Mapping[str, AnswerSheet] | None = None,
+    before: Mapping[str, AnswerSheet] | None = None,
+    resamples: int = 200,
+    seed: int = 0,
+) -> AnswerScores:
+    """Score what a model said.
+
+    Args:
+        sheets: What the model said, by group (`ask`).
+        reference: What a retrained model said to the same questions.
+        before: What the original said to the same questions.
+        resamples: Number of bootstrap resamples; 0 gives no intervals.
+        seed: Seed of the resamples.
+
+    Returns:
+        Every number by group, with its interval, and those of the retrained model and the original beside it.
+
+    Raises:
+        UsageError: The models were asked different questions.
+
+    >>> sheet = AnswerSheet(questions=["q"], answers=["a b"], log_probabilities=[[-0.1, -0.3, -0.2]],
+    ...                     right=[[True, False, True]], expected=[[0.0] * 3], spread=[[1.0] * 3], written=["a c"])
+    >>> found = score_answers({"forget": sheet}, resamples=0)["forget"]
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'probability': 0.819, 'rouge': 0.5, 'exact_memorisation': 0.5, 'extraction_strength': 0.0}
+    """
+    reference, before = reference or {}, before or {}
+    _require_same_questions(sheets, reference, before)
+
+    def numbers(of: Mapping[str, AnswerSheet], resamples: int) -> list[Metric]:
+        found = [one for group, sheet in of.items() for one in _of_group(group, sheet, resamples, seed)]
+        return found + _of_attacks(of, reference, resamples, seed) + _of_model(of, resamples, seed)
+
+    theirs, mine = ({one.place: one.value for one in numbers(of, 0)} for of in (reference, before))
+    metrics = [
+        one.beside(reference=theirs.get(one.place), before=mine.get(one.place)) for one in numbers(sheets, resamples)
+    ]
+    metrics += _against_retraining(sheets, reference, before, resamples, seed)
+    return AnswerScores(metrics=metrics, sheets=sheets, reference=reference, before=before)
+
+
+def bootstrapped(statistic: Callable[..., float], samples: Sequence[Values], *, resamples: int, seed: int) -> Estimate:
+    """Return a statistic of independent samples, with its percentile bootstrap interval.
+
+    >>> bootstrapped(np.mean, [np.array([1.0, 1.0])], resamples=10, seed=0)
+    Estimate(value=1.0, low=1.0, high=1.0)
+    """
+    value = float(statistic(*samples))
+    if not resamples:
+        return Estimate(value)
+    chance = np.random.default_rng(seed)
+    drawn = [
+        statistic(*(sample[chance.integers(0, len(sample), len(sample))] for sample in samples))
+        for _ in range(resamples)
+    ]
+    edge = 50 * (1 - CONFIDENCE)
+    low, high = np.nanpercentile(drawn, [edge, 100 - edge])
+    return Estimate(value, float(low), float(high))
+
+
+def _of_group(group: str, sheet: AnswerSheet, resamples: int, seed: int) -> list[Metric]:
+    """Return the numbers of one group."""
+    parts: dict[str, Values] = {"probability": probabilities(sheet)}
+    if sheet.wrong and not sheet.paraphrase:
+        parts["probability_among_options"] = probabilities_among_options(sheet)
+    if sheet.written:
+        parts["rouge"] = rouge_recalls(sheet)
+    parts["exact_memorisation"] = exact_memorisation(sheet)
+    parts["extraction_strength"] = extraction_strength(sheet)
+    gone = group == FORGET
+    better: Better = "lower" if gone else "higher"
+    found = [_mean(name, values, group, better, resamples, seed) for name, values in parts.items()]
+    if sheet.wrong:
+        form = indifference if gone else truthfulness
+        found.append(_mean("truth_ratio", form(truth_ratios(sheet)), group, "higher", resamples, seed))
+    return found
+
+
+def _mean(name: str, values: Values, group: str, better: Better, resamples: int, seed: int, note: str = "") -> Metric:
+    there = values[~np.isnan(values)]
+    if len(there) == 0:
+        note = f"No {group} answer has such tokens."
+        return Metric.absent(name, better=better, note=note, split=SPLIT, subset=group)
+    estimate = bootstrapped(lambda some: float(np.mean(some)), [there], resamples=resamples, seed=seed)
+    return Metric.of(name, estimate, better=better, split=SPLIT, subset=group, note=note)
+
+
+def _of_attacks(
+    sheets: Mapping[str, AnswerSheet], reference: Mapping[str, AnswerSheet], resamples: int, seed: int
+) -> list[Metric]:
+    """Return the attacks that tell forget answers from held-out ones."""
+    if FORGET not in sheets or HELD_OUT not in sheets:
+        return []
+    pairs = {
+        "mia_loss": [attacks.loss_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
+        "mia_zlib": [attacks.zlib_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
+        "mia_min_k": [attacks.min_k_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
+        "mia_min_k_plus": [attacks.min_k_plus_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
+    }
+    if {FORGET, HELD_OUT} <= set(reference) and sheets is not reference:
+        pairs["mia_reference"] = [
+            attacks.reference_scores(sheets[group], reference[group]) for group in (FORGET, HELD_OUT)
+        ]
+    return [
+        Metric.of(
+            f"{name}_auc",
+            attacks.familiarity(*scores, resamples=resamples, seed=seed),
+            better="reference",
+            split=SPLIT,
+            subset=FORGET,
+        )
+        for name, scores in pairs.items()
+    ]
+
+
+def _of_model(sheets: Mapping[str, AnswerSheet], resamples: int, seed: int) -> list[Metric]:
+    """Return model utility, if all of its groups were asked."""
+    if not set(GROUPS) <= set(sheets) or not all(sheets[group].written and sheets[group].wrong for group in GROUPS):
+        return []
+    parts = list(utility_parts(sheets).values())
+    estimate = bootstrapped(
+        lambda *some: harmonic_mean([float(np.mean(part)) for part in some]), parts, resamples=resamples, seed=seed
+    )
+    return [Metric.of("model_utility", estimate, better="higher", split=SPLIT)]
+
+
+def _against_retraining(
+    sheets: Mapping[str, AnswerSheet],
+    reference: Mapping[str, AnswerSheet],
+    before: Mapping[str, AnswerSheet],
+    resamples: int,
+    seed: int,
+) -> list[Metric]:
+    """Return the numbers that need a retrained model: forget quality, PrivLeak, memorisation of unshared tokens."""
+    found: list[Metric] = []
+    mine, theirs = sheets.get(FORGET), reference.get(FORGET)
+    if mine is None or theirs is None:
+        return found
+    if mine.wrong and theirs.wrong:
+        quality = forget_quality(truth_ratios(mine), truth_ratios(theirs))
+        numbers = {"forget_quality": quality.p_value, "forget_quality_log10": quality.log10}
+        found += [
+            Metric(
+                metric=name, value=value if np.isfinite(value) else None, better="higher", split=SPLIT, subset=FORGET
+            )
+            for name, value in numbers.items()
+        ]
+        found.append(Metric(metric="ks_statistic", value=quality.statistic, better="lower", split=SPLIT, subset=FORGET))
+    if HELD_OUT in sheets and HELD_OUT in reference:
+        aucs = [
+            attacks.familiarity(*(attacks.min_k_scores(of[group]) for group in (FORGET, HELD_OUT)), resamples=0).value
+            for of in (sheets, reference)
+        ]
+        leak = attacks.privacy_leak(*aucs)
+        found.append(Metric(metric="privacy_leak", value=leak, better="reference", split=SPLIT, subset=FORGET))
+    if FORGET in before:
+        only = unshared_tokens(before[FORGET], theirs)
+        one = _mean("exact_memorisation_unshared", exact_memorisation(mine, only), FORGET, "lower", resamples, seed)
+        values = [exact_memorisation(sheet, only) for sheet in (theirs, before[FORGET])]
+        beside = [float(np.nanmean(some)) if not np.isnan(some).all() else None for some in values]
+        found.append(one.beside(reference=beside[0], before=beside[1]))
+    return found
+
+
+def _require_same_questions(*models: Mapping[str, AnswerSheet]) -> None:
+    first, *others = models
+    for other in others:
+        for group in set(first) & set(other):
+            if first[group].questions != other[group].questions or first[group].answers != other[group].answers:
+                raise UsageError(f"The models were asked different {group} questions. Ask all of them the same ones.")

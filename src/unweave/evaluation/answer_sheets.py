@@ -1,0 +1,211 @@
+"""What a language model says about questions with known answers: the numbers that every question about it begins with.
+
+A *sheet* holds one model's numbers about one group of questions. It is plain data: it can be saved where the model
+runs, and scored elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unweave.data import CHAT, Data, Samples, answers
+from unweave.engine import Forward
+from unweave.errors import UsageError
+from unweave.runtime import Precision, pick_device, resolve_precision
+from unweave.tasks import IGNORED, Language, prompts_and_answers, token_values, written
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Values: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+PARAPHRASE, WRONG = "paraphrased_answer", "perturbed_answer"  # columns, called as in TOFU
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerSheet:
+    """One model's numbers about one group of questions, one entry for each.
+
+    Args:
+        questions: The questions.
+        answers: The true answers.
+        log_probabilities: One number for each token of the true answer, its end token included.
+        right: Whether that token is the likeliest.
+        expected: The mean log-probability of a token that is drawn from the model in its place.
+        spread: The standard deviation of the same.
+        paraphrase: The mean token loss of a paraphrase of the answer; empty if there is none.
+        wrong: The mean token losses of wrong answers; empty if there are none.
+        written: What the model writes; empty if it was not asked to.
+
+    >>> sheet = AnswerSheet(questions=["q"], answers=["a"], log_probabilities=[[-0.5, -1.5]], right=[[True, False]],
+    ...                     expected=[[-1.0, -1.0]], spread=[[0.5, 0.5]])
+    >>> sheet.losses.tolist()
+    [1.0]
+    """
+
+    questions: list[str]
+    answers: list[str]
+    log_probabilities: list[list[float]]
+    right: list[list[bool]]
+    expected: list[list[float]]
+    spread: list[list[float]]
+    paraphrase: list[float] = field(default_factory=list)
+    wrong: list[list[float]] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def losses(self) -> Values:
+        """The mean token loss of every true answer."""
+        return np.array([-np.mean(tokens) for tokens in self.log_probabilities])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sheet as plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> AnswerSheet:
+        """Return the sheet from the output of `to_dict`."""
+        return cls(**content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """How questions become tokens: tokenizer, template, columns, and how much may be written."""
+
+    tokenizer: Any
+    template: str = CHAT
+    prompt: str = "question"
+    answer: str = "answer"
+    longest: int | None = None
+    write: int = 200  # tokens; 0 writes nothing
+
+    def tokens(self, rows: Rows, model: nn.Module, answer: str | None = None) -> dict[str, Tensor]:
+        """Return questions with one column of answers as tokens."""
+        return answers(
+            rows,
+            self.tokenizer,
+            prompt=self.prompt,
+            answer=answer or self.answer,
+            template=self.template,
+            longest=self.longest,
+            model=model,
+        )
+
+
+def answer_sheet(
+    model: nn.Module,
+    rows: Rows,
+    wording: Wording,
+    *,
+    device: str | torch.device | None = None,
+    precision: Precision = "auto",
+    batch_size: int | None = None,
+) -> AnswerSheet:
+    """Ask a model every question of a group, and return its sheet.
+
+    Args:
+        model: A causal language model. It is moved to the device.
+        rows: Questions with their answers. ``paraphrased_answer`` and ``perturbed_answer`` (a list) are used if all
+            rows have them.
+        wording: How questions become tokens.
+        device: The device. None chooses the best one available.
+        precision: Precision of forward passes.
+        batch_size: Questions per forward pass.
+
+    Returns:
+        The sheet.
+
+    Raises:
+        UsageError: There is no question, or the questions do not fit the tokenizer or the model.
+    """
+    if not rows:
+        raise UsageError("There is no question. Give at least one row with a question and its answer.")
+    where = pick_device(device)
+    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    model.to(where)
+    data = wording.tokens(rows, model)
+    run = _Run(forward, model, batch_size)
+    values = run.token_numbers(data)
+    own: dict[str, Any] = {}
+    if all(row.get(PARAPHRASE) for row in rows):
+        own["paraphrase"] = run.losses(wording.tokens(rows, model, PARAPHRASE))
+    if all(row.get(WRONG) for row in rows):
+        own["wrong"] = _wrong(rows, wording, run)
+    if wording.write:
+        own["written"] = _written(model, data, wording)
+    return AnswerSheet(
+        questions=[row[wording.prompt] for row in rows],
+        answers=[row[wording.answer] for row in rows],
+        log_probabilities=[row[:, 0].tolist() for row in values],
+        right=[row[:, 1].bool().tolist() for row in values],
+        expected=[row[:, 2].tolist() for row in values],
+        spread=[row[:, 3].tolist() for row in values],
+        **own,
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Forward passes over texts."""
+
+    forward: Forward
+    model: nn.Module
+    batch_size: int | None
+
+    def token_numbers(self, data: dict[str, Tensor]) -> list[Tensor]:
+        """Return log-probability, whether it is the likeliest, mean and deviation for every token of every answer."""
+        width = data["labels"].shape[1] - 1
+
+        def numbers(model: nn.Module, data: Data) -> Tensor:
+            values, answer = token_values(model, data, _at_places)
+            found = torch.cat([values, answer[..., None].to(values.dtype)], dim=-1)
+            return functional.pad(found, (0, 0, 0, width - found.shape[1]))
+
+        found = self._rows(numbers, data).double()
+        return [row[row[:, -1] > 0][:, :-1] for row in found]
+
+    def losses(self, data: dict[str, Tensor]) -> list[float]:
+        """Return the mean token loss of every answer."""
+        found: list[float] = self._rows(Language().outputs, data)[:, 0].double().tolist()
+        return found
+
+    def _rows(self, function: Any, data: dict[str, Tensor]) -> Tensor:
+        samples = Samples(data)
+        every = torch.arange(len(samples))
+        Language().require_samples(self.model, samples, every)
+        labels = Language().label_rows
+        return self.forward.rows(function, self.model, samples, every, batch_size=self.batch_size, labels=labels)[
+            0
+        ].cpu()
+
+
+def _at_places(logits: Tensor, targets: Tensor) -> Tensor:
+    logs = functional.log_softmax(logits, dim=-1)
+    own = logs.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
+    right = (logits.argmax(dim=-1) == targets) & (targets != IGNORED)
+    probabilities = logs.exp()
+    mean = torch.where(probabilities > 0, probabilities * logs, 0).sum(dim=-1)
+    square = torch.where(probabilities > 0, probabilities * logs.square(), 0).sum(dim=-1)
+    return torch.stack([own, right.to(own.dtype), mean, (square - mean.square()).clamp(min=1e-6).sqrt()], dim=-1)
+
+
+def _wrong(rows: Rows, wording: Wording, run: _Run) -> list[list[float]]:
+    """Return the mean token losses of every wrong answer to every question."""
+    flat = [{wording.prompt: row[wording.prompt], WRONG: other} for row in rows for other in row[WRONG]]
+    losses = iter(run.losses(wording.tokens(flat, run.model, WRONG)))
+    return [[next(losses) for _ in row[WRONG]] for row in rows]
+
+
+def _written(model: nn.Module, data: dict[str, Tensor], wording: Wording) -> list[str]:
+    """Return what the model writes after every question."""
+    tokenizer = wording.tokenizer
+    prompts = [prompt for prompt, _ in prompts_and_answers(data)]
+    texts = written(model, prompts, pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id, longest=wording.write)
+    return [tokenizer.decode(text, skip_special_tokens=True).strip() for text in texts]
