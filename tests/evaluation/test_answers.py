@@ -251,14 +251,22 @@ def test_stems_are_porters():
 def test_scores_stand_by_group_with_intervals_and_the_retrained_model_beside():
     groups = {name: asked(places) for name, places in (("forget", range(6)), ("held_out", range(10, 20)))}
     models = {seed: llama(seed=seed) for seed in range(3)}
-    sheets = [uw.ask(model, groups, tokenizer(), template=TEMPLATE, write=4, device="cpu") for model in models.values()]
+    how = {"template": TEMPLATE, "write": 4, "gradients": True, "device": "cpu"}
+    sheets = [uw.ask(model, groups, tokenizer(), **how) for model in models.values()]
     scores = uw.score_answers(sheets[0], reference=sheets[1], before=sheets[2], resamples=50)
     rouge = scores.metric("rouge", "forget")
     alone = [uw.score_answers(one, resamples=0)["forget"] for one in sheets]
     assert (rouge.value, rouge.reference, rouge.before) == tuple(one["rouge"] for one in alone)
     assert rouge.low <= rouge.value <= rouge.high
     forget = scores["forget"]
-    for name in ("mia_loss_auc", "mia_zlib_auc", "mia_min_k_auc", "mia_min_k_plus_auc", "mia_reference_auc"):
+    for name in (
+        "mia_loss_auc",
+        "mia_zlib_auc",
+        "mia_min_k_auc",
+        "mia_min_k_plus_auc",
+        "mia_reference_auc",
+        "mia_gradient_auc",
+    ):
         assert 0 <= forget[name] <= 1
     assert (
         forget["ks_statistic"]

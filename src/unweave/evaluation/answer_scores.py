@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,7 @@ def ask(
     template: str = CHAT,
     longest: int | None = None,
     write: int = 200,
+    gradients: bool = False,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
 ) -> dict[str, AnswerSheet]:
@@ -100,6 +101,8 @@ def ask(
         template: As in `unweave.answers`.
         longest: The most tokens of a question with its answer.
         write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE.
+        gradients: Also measure the gradient of each answer's loss, for the gradient attack. It takes a backward pass
+            for each question.
         device: The device. None chooses the best one available.
         precision: Precision of forward passes.
 
@@ -119,10 +122,13 @@ def ask(
     wording = Wording(tokenizer=tokenizer, template=template, longest=longest, write=write)
     home = next(model.parameters()).device
     try:
-        return {
-            group: answer_sheet(model, rows, wording, device=device, precision=precision)
-            for group, rows in groups.items()
-        }
+        found = {}
+        for group, rows in groups.items():
+            found[group] = answer_sheet(model, rows, wording, device=device, precision=precision)
+            if gradients:
+                norms = attacks.gradient_scores(model, rows, wording).tolist()
+                found[group] = replace(found[group], gradient=norms)
+        return found
     finally:
         model.to(home)
 
@@ -275,6 +281,8 @@ def _of_attacks(
         "mia_min_k": [attacks.min_k_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
         "mia_min_k_plus": [attacks.min_k_plus_scores(sheets[group]) for group in (FORGET, HELD_OUT)],
     }
+    if sheets[FORGET].gradient and sheets[HELD_OUT].gradient:
+        pairs["mia_gradient"] = [np.array(sheets[group].gradient) for group in (FORGET, HELD_OUT)]
     if {FORGET, HELD_OUT} <= set(reference) and sheets is not reference:
         pairs["mia_reference"] = [
             attacks.reference_scores(sheets[group], reference[group]) for group in (FORGET, HELD_OUT)

@@ -40,6 +40,7 @@ class AnswerSheet:
         paraphrase: The mean token loss of a paraphrase of the answer; empty if there is none.
         wrong: The mean token losses of wrong answers; empty if there are none.
         written: What the model writes; empty if it was not asked to.
+        gradient: The mean norm of the gradient of each answer's loss; empty if it was not asked for.
 
     >>> sheet = AnswerSheet(questions=["q"], answers=["a"], log_probabilities=[[-0.5, -1.5]], right=[[True, False]],
     ...                     expected=[[-1.0, -1.0]], spread=[[0.5, 0.5]])
@@ -56,6 +57,7 @@ class AnswerSheet:
     paraphrase: list[float] = field(default_factory=list)
     wrong: list[list[float]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    gradient: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.answers)

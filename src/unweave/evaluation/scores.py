@@ -46,6 +46,7 @@ class Scores:
         values: Numbers by part, subset and name.
         metrics: The numbers with interval, direction and reference.
         observed: What the model predicted.
+        before: What the original predicted, if it was given.
 
     >>> print(Scores({"train": {"forget": {"accuracy": 0.02, "loss": 9.1, "samples": 50}}}))
              subset      samples  accuracy      loss
