@@ -93,7 +93,7 @@ class Split(Partition):
         """
         if rule not in RULES:
             raise unknown("rule", rule, RULES)
-        samples = Samples(dataset, collate=collate)
+        samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
         gone = positions_of("forget", forget, len(samples))
         kept = np.setdiff1d(np.arange(len(samples)), gone)
         if len(gone) == 0 or len(kept) == 0:

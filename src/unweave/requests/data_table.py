@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import dataset
 
 AT_ONCE = 1024  # rows of a batch
+BYTES_AT_ONCE = 2**20  # of the rows of a batch, as they lie on disk: Python values take up to fifty times as much
 
 
 class DataTable:
@@ -66,13 +68,26 @@ class DataTable:
         """Yield the rows of some columns in the order of the data. Little is read ahead, to save memory."""
         from pyarrow import dataset as arrow
 
-        how: dict[str, Any] = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
+        fitting = max(1, min(size, BYTES_AT_ONCE // max(1, self._bytes_per_row)))
+        how: dict[str, Any] = {"batch_size": fitting, "batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         if isinstance(self.source, arrow.FileSystemDataset) and self.source.format.default_extname == "parquet":
             how["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         with self._explained():
             for batch in self.source.to_batches(columns=list(columns), **how):
                 if len(batch):
                     yield batch
+
+    @cached_property
+    def _bytes_per_row(self) -> int:
+        """How many bytes a row takes, on average; 0 if that is not known."""
+        with self._explained():
+            try:
+                fragments = list(self.source.get_fragments())
+                parquet = all(hasattr(fragment, "metadata") for fragment in fragments)
+                size = sum(_uncompressed(one) if parquet else Path(one.path).stat().st_size for one in fragments)
+            except (AttributeError, NotImplementedError, FileNotFoundError):  # rows in memory have no file
+                return 0
+        return size // max(1, len(self))
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a whole column. It is for labels and ids, which are small."""
@@ -107,6 +122,12 @@ class _Explained:
         if isinstance(error, pa.ArrowException | OSError):
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UsageError(f"{self.name} cannot be read: {reason}") from error
+
+
+def _uncompressed(fragment: Any) -> int:
+    """Return how many bytes a Parquet file takes once it is decompressed."""
+    about = fragment.metadata
+    return sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
 
 
 def _names_in(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:

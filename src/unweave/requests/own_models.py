@@ -92,8 +92,9 @@ class OwnInputs(Stored):
         self.kept: dict[str, tuple[Spool, tuple[int, ...]]] = {}
         row = 0
         for batch in table.batches(roles.inputs):
-            columns = [batch.column(number).to_pylist() for number in range(len(roles.inputs))]
-            values = columns[0] if len(columns) == 1 else [list(one) for one in zip(*columns, strict=True)]
+            read = as_array if make is _numbers else list_of
+            columns = [read(batch.column(number)) for number in range(len(roles.inputs))]
+            values: Any = columns[0] if len(columns) == 1 else [list(one) for one in zip(*columns, strict=True)]
             found = make(values)
             self.alone = isinstance(found, Tensor)
             for name, tensor in {"": found}.items() if self.alone else dict(found).items():
@@ -131,9 +132,33 @@ class OwnInputs(Stored):
         return (found[""], labels) if self.alone else {**found, "labels": labels}
 
 
-def _numbers(values: list[Any]) -> Tensor:
+def list_of(column: Any) -> list[Any]:
+    """Return a column as Python values, which functions of the user get."""
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def as_array(column: Any) -> Any:
+    """Return a column of numbers, or of lists of equally many, as an array. It takes less memory than Python values."""
+    from pyarrow import types
+
+    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
+        inner = column.flatten()
+        is_plain = not column.null_count and not inner.null_count and not types.is_nested(inner.type)
+        if is_plain and len(column) and len(inner) % len(column) == 0 and _equally_long(column):
+            return inner.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return column.to_pylist()
+
+
+def _equally_long(column: Any) -> bool:
+    from pyarrow import compute
+
+    return len(compute.unique(compute.list_value_length(column))) == 1
+
+
+def _numbers(values: Any) -> Tensor:
     try:
-        return torch.from_numpy(np.asarray(values, dtype=np.float32))
+        return torch.from_numpy(np.array(values, dtype=np.float32))
     except (TypeError, ValueError) as error:
         raise UsageError(f"The inputs cannot become one tensor of numbers: {error}") from error
 

@@ -20,8 +20,8 @@ from unweave.requests.models import ModelSource
 from unweave.requests.request_fields import option
 from unweave.requests.request_file import read_request
 from unweave.requests.request_inspection import RequestInspection, inspect_request
-from unweave.requests.request_run import run_request
-from unweave.requests.resolving import Prepared, Rows, find, open_checkpoint, open_of_run, prepare
+from unweave.requests.request_run import load_rows, run_request
+from unweave.requests.resolving import Prepared, Rows, find, open_checkpoint, open_of_run
 from unweave.requests.run_files import FROM_RUN, request_file
 
 WHAT = str | Sequence[int | str]
@@ -213,7 +213,7 @@ class Request(DeletionRequest):
 
     def prepare(self) -> Prepared:
         """Load what the request names: the model, and the splits of its data."""
-        return prepare(self.find(), device=self.device, skip_unreadable=self.skip_unreadable)
+        return load_rows(self, self.find())
 
     def inspect(self) -> RequestInspection:
         """Look at what the request means before anything runs: counts, rows, forecast, cost, and what is refused.

@@ -14,8 +14,8 @@ from unweave.evaluation import Inspection
 from unweave.requests.examples import as_text, shown_rows
 from unweave.requests.expected_cost import ExpectedCost, expected_cost
 from unweave.requests.reading import open_data
-from unweave.requests.request_run import check_beforehand, compute_of, with_previous
-from unweave.requests.resolving import Prepared, Rows, prepare
+from unweave.requests.request_run import check_beforehand, compute_of, load_rows, with_previous
+from unweave.requests.resolving import Prepared, Rows
 from unweave.requests.roles import find_roles
 from unweave.requests.selecting import find_rows
 from unweave.runs import check_folder, plain_page
@@ -133,7 +133,7 @@ def inspect_request(request: Request) -> RequestInspection:
     attempt(lambda: check_beforehand(asked, rows.checkpoint))
     _describe(found, rows)
     attempt(lambda: _examples(found, rows))
-    prepared = attempt(lambda: prepare(rows, device=asked.device, skip_unreadable=asked.skip_unreadable))
+    prepared = attempt(lambda: load_rows(asked, rows))
     if prepared is None:
         return found
     found.counts = {"rows": found.counts["rows"], **{name: len(prepared.split[name]) for name in prepared.split.names}}

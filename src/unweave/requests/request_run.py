@@ -40,6 +40,12 @@ def compute_of(request: Request) -> Compute:
     )
 
 
+def load_rows(request: Request, rows: Rows) -> Prepared:
+    """Load the model of a request, decode its data and split it."""
+    how: dict[str, Any] = {"skip_unreadable": request.skip_unreadable, "keep_data": request.keep_data}
+    return prepare(rows, device=request.device, **how)
+
+
 def run_request(request: Request, *, resume: bool, callbacks: Sequence[Callback]) -> Result:
     """Unlearn as a request says. What can be refused is refused before anything is decoded or computed."""
     going_on = resume and request.out is not None and unfinished(Path(request.out)).exists()
@@ -51,7 +57,7 @@ def run_request(request: Request, *, resume: bool, callbacks: Sequence[Callback]
     every = [Checkpoints(request.checkpoint_seconds, request.checkpoint_steps), *callbacks]
     rows = request.find()
     check_beforehand(request, rows.checkpoint)
-    prepared = prepare(rows, device=request.device, skip_unreadable=request.skip_unreadable)
+    prepared = load_rows(request, rows)
     asked = with_previous(request)
     if request.id:
         asked.check(prepared.model, prepared.split, prepared.test)
@@ -161,5 +167,5 @@ def record_later(request: Request) -> None:
     if not request.id or (folder / NAME).exists():
         return
     asked = request.completed()
-    prepared = prepare(asked.find(), device=asked.device, skip_unreadable=asked.skip_unreadable)
+    prepared = load_rows(asked, asked.find())
     write(folder, with_previous(asked), original=prepared.model, split=prepared.split, test=prepared.test)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.api import Split
-from unweave.data import Samples, Stored
+from unweave.data import Samples, Stored, as_keep_data
 from unweave.errors import UsageError
 from unweave.record import forgotten_tests
 from unweave.requests.adapters import ADAPTER, AdapterCheckpoint
@@ -128,7 +128,13 @@ def rows_if_condition(what: What, table: DataTable) -> Positions | None:
     return rows_where(what, table) if isinstance(what, str) and is_condition(what) else None
 
 
-def prepare(rows: Rows, *, device: str | torch.device | None = None, skip_unreadable: bool = False) -> Prepared:
+def prepare(
+    rows: Rows,
+    *,
+    device: str | torch.device | None = None,
+    skip_unreadable: bool = False,
+    keep_data: str = "auto",
+) -> Prepared:
     """Load the model, decode the data, and split it."""
     train, test = (
         None
@@ -142,10 +148,10 @@ def prepare(rows: Rows, *, device: str | torch.device | None = None, skip_unread
     forget = _readable(rows.train.forget, train)
     if len(forget) == 0:
         raise UsageError(f"None of the {len(rows.train.forget)} rows to forget can be read.")
-    split = split_by(rows.rule, Samples(train), forget, named=rows.train.named, **how)
+    split = split_by(rows.rule, _samples(train, keep_data), forget, named=rows.train.named, **how)
     other = None
     if test is not None and rows.test is not None:
-        samples = Samples(test)
+        samples = _samples(test, keep_data)
         if rows.test_split is not None:
             other = Split.load(rows.test_split, samples)
         else:
@@ -154,6 +160,12 @@ def prepare(rows: Rows, *, device: str | torch.device | None = None, skip_unread
         other = _without(test, other)
     split, other = _later(rows, _without(train, split), other)
     return Prepared(model, split, other, rows.checkpoint.parts())
+
+
+def _samples(stored: Stored, keep_data: str) -> Samples:
+    found = Samples(stored)
+    found.keep_data = as_keep_data(keep_data)
+    return found
 
 
 def _later(rows: Rows, split: Split, test: Split | None) -> tuple[Split, Split | None]:

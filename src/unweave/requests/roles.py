@@ -66,7 +66,7 @@ def obvious_roles(table: DataTable, kind: Kind) -> Roles:
 def _only(table: DataTable, role: str, fit: Sequence[str], kind: str = "") -> str:
     if len(fit) == 1:
         return fit[0]
-    words = f"{role} column" if not kind else f"{kind} column for the input"
+    words = f"{kind} column for the input" if kind not in ("", "own") else f"{role} column"
     found = f"{len(fit)} fit ({', '.join(fit)})" if fit else f"its columns are {', '.join(table.columns)}"
     raise UsageError(f"{table.name} has no obvious {words}: {found}. Name one with --{role}.")
 

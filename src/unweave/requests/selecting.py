@@ -116,7 +116,7 @@ def split_by(
             )
         return Split(samples, forget, adjacent)
     k = min(K, len(samples) - len(forget))
-    return Split.by_neighbours(samples.dataset, forget=forget, model=model, k=k, fraction=FRACTION, device=device)
+    return Split.by_neighbours(samples, forget=forget, model=model, k=k, fraction=FRACTION, device=device)
 
 
 def test_split_by(

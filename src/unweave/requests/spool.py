@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 import weakref
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,7 @@ class Spool:
         with _room(), tempfile.TemporaryFile() as file:
             self._file = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._file)
-        self._lengths: list[int] = []
+        self._lengths = array("q")
         self._starts: np.ndarray[Any, Any] | None = None
 
     def __len__(self) -> int:
@@ -40,9 +41,9 @@ class Spool:
     def add(self, rows: Iterable[np.ndarray[Any, Any]]) -> None:
         """Append rows."""
         whole = [np.ascontiguousarray(row, dtype=self.kind).reshape(-1) for row in rows]
-        self._lengths += [len(row) for row in whole]
+        self._lengths.extend(map(len, whole))
         self._starts = None
-        content = memoryview(np.concatenate(whole).tobytes()) if whole else memoryview(b"")
+        content = memoryview(np.concatenate(whole)).cast("B") if sum(map(len, whole)) else memoryview(b"")
         with _room():
             while content:
                 content = content[os.write(self._file, content) :]
@@ -50,7 +51,7 @@ class Spool:
     @property
     def lengths(self) -> np.ndarray[Any, Any]:
         """The number of entries of every row."""
-        return np.asarray(self._lengths, dtype=np.int64)
+        return np.array(self._lengths, dtype=np.int64)
 
     def read(self, rows: Tensor) -> Iterator[np.ndarray[Any, Any]]:
         """Yield rows. Several processes may read at once."""
