@@ -31,7 +31,8 @@ def status(name):
 
 def run(data):
     how = dict(method="ga", settings=dict(epochs=1, batch_size=64, learning_rate=1e-6), no_guard=True)
-    Request(model="job:model", train=data, input="values", forget="row < 128", keep_data="host", device="cpu", **how).run().verdict
+    read = dict(model="job:model", train=data, input="values", forget="row < 128", keep_data="host")
+    Request(**read, device="cpu", **how).run().verdict
 
 sys.modules["job"] = sys.modules["__main__"]
 run(sys.argv[1])  # imports, and what libraries set aside once
@@ -46,9 +47,7 @@ def write(file, groups):
     """Write row groups of random numbers; only one is in memory at a time."""
     from pyarrow import parquet
 
-    schema = pa.schema(
-        [("row", pa.int64()), ("values", pa.list_(pa.float32(), WIDTH)), ("label", pa.int64())]
-    )
+    schema = pa.schema([("row", pa.int64()), ("values", pa.list_(pa.float32(), WIDTH)), ("label", pa.int64())])
     generator = np.random.default_rng(0)
     with parquet.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
         for group in range(groups):

@@ -69,7 +69,12 @@ class DataTable:
         from pyarrow import dataset as arrow
 
         fitting = max(1, min(size, BYTES_AT_ONCE // max(1, self._bytes_per_row)))
-        how: dict[str, Any] = {"batch_size": fitting, "batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+        how: dict[str, Any] = {
+            "batch_size": fitting,
+            "batch_readahead": 1,
+            "fragment_readahead": 1,
+            "use_threads": False,
+        }
         if isinstance(self.source, arrow.FileSystemDataset) and self.source.format.default_extname == "parquet":
             how["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         with self._explained():

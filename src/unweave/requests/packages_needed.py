@@ -8,6 +8,7 @@ from typing import Any
 from unweave.errors import UsageError
 
 EXTRAS = {"duckdb": "sql", "datasets": "datasets", "peft": "lora"}  # the extra that installs a package
+ALONE = ("timm",)  # packages that no extra installs
 DISTRIBUTIONS = {"PIL": "pillow"}  # where the package has another name than its module
 
 
@@ -22,4 +23,5 @@ def need(module: str, purpose: str) -> Any:
     except ImportError as error:
         name = module.partition(".")[0]
         package, extra = DISTRIBUTIONS.get(name, name), EXTRAS.get(name, "files")
-        raise UsageError(f"{purpose} needs the package {package}: pip install 'unweave[{extra}]' ({error}).") from error
+        how = f"pip install {package}" if name in ALONE else f"pip install 'unweave[{extra}]'"
+        raise UsageError(f"{purpose} needs the package {package}: {how} ({error}).") from error

@@ -43,7 +43,7 @@ class Spool:
         whole = [np.ascontiguousarray(row, dtype=self.kind).reshape(-1) for row in rows]
         self._lengths.extend(map(len, whole))
         self._starts = None
-        content = memoryview(np.concatenate(whole)).cast("B") if sum(map(len, whole)) else memoryview(b"")
+        content = np.concatenate(whole).data.cast("B") if sum(map(len, whole)) else memoryview(b"")
         with _room():
             while content:
                 content = content[os.write(self._file, content) :]
