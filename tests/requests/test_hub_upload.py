@@ -38,7 +38,8 @@ class Hub(BaseHTTPRequestHandler):
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             self.answer({"commitUrl": COMMIT, "commitOid": "1" * 40, "success": True})
         else:
-            self.server.created = json.loads(body)
+            if self.path.endswith("/repos/create"):
+                self.server.created = json.loads(body)
             self.answer({"url": f"http://127.0.0.1:{self.server.server_port}/me/forgot", "name": "me/forgot"})
 
     def answer(self, content, code=200):

@@ -23,7 +23,10 @@ from unweave.evaluation import QUESTIONS, Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="Safetensors file, or folder of a run.")]
 OfBenchmark = Annotated[
-    str | None, typer.Option("--benchmark", help="Benchmark of the model and its data. The folder of a run names it.")
+    str | None,
+    typer.Option(
+        "--benchmark", help="Benchmark, or request file, of the model and its data. The folder of a run names it."
+    ),
 ]
 SourceName = Annotated[
     str | None,
@@ -125,7 +128,7 @@ def audit(
     scores = run_audit(
         subject,
         references=reference or [],
-        retrain=retrain if subject.benchmark else 0,
+        retrain=retrain if subject.benchmark and subject.benchmark.retrains else 0,
         original=original,
         shadows=shadows,
         folder=out,

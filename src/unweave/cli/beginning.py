@@ -63,7 +63,9 @@ def begin(
     earlier: list[Partition] = []
     if split:
         train = Split.load(split, task.train.samples)
-    if test_split:
+    if test_split and task.test is None:
+        raise UsageError(f"{test_split} splits test data, but {benchmark.name} has none.")
+    if test_split and task.test is not None:
         test = Split.load(test_split, task.test.samples)
     if after:
         earlier = [forgotten_by(after, train)]

@@ -16,7 +16,9 @@ Precision = Annotated[
     str, typer.Option(help="Precision: auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
 ]
 Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (if it saves time), on or off.")]
-BenchmarkName = Annotated[str, typer.Argument(help="Name of a benchmark (see `unweave benchmarks`).")]
+BenchmarkName = Annotated[
+    str, typer.Argument(help="Name of a benchmark (see `unweave benchmarks`), a request file, or MODULE:FUNCTION.")
+]
 DataFolder = Annotated[
     str | None,
     typer.Option(envvar="UNWEAVE_DATA", help="Folder with the data sets, or hub for the Hugging Face Hub."),

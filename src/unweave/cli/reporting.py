@@ -10,20 +10,26 @@ import typer
 
 from unweave.cli.app import app, err_console, out_console
 from unweave.cli.options import AsJson
+from unweave.errors import UsageError
 from unweave.lab.report import compare, grid_table, grids, read_results, write_report
+from unweave.storage import PAGE, RUN, VERDICT
 
+STUDY = "study.json"
 WIDEST = 10_000  # terminal columns, to measure a table without a limit
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study, or of a run.")],
     against_paper: Annotated[
         bool, typer.Option("--against-paper", help="Show the paper's printed numbers beside ours.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write tables, figures and one self-contained page of a study to DIR/report."""
+    if (folder / RUN).is_file() and not (folder / STUDY).exists():
+        _show_run(folder, as_json=as_json)
+        return
     done = write_report(folder, against_paper=against_paper)
     for failure in done.failures:
         err_console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
@@ -32,6 +38,19 @@ def report(
         return
     out_console.print(done.verdict, highlight=False, markup=False)
     out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_run(folder: Path, *, as_json: bool) -> None:
+    """Print the verdict of a single run, whose folder has its page already."""
+    page, verdict = folder / PAGE, folder / VERDICT
+    for file in (page, verdict):
+        if not file.is_file():
+            raise UsageError(f"{folder} is the folder of a run without {file.name}: an older version wrote it.")
+    text = verdict.read_text(encoding="utf-8").strip()
+    if as_json:
+        typer.echo(json.dumps({"page": str(page), "verdict": text, "failed": []}))
+        return
+    out_console.print(f"{text}\n\nPage: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("compare")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -120,7 +121,11 @@ def study(
         _require_profile(tuned, profiles)
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
-    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
+    known = source()
+    cells, presets = _asked_for(known, named=named, methods=methods, own=own, every=every)
+    if not known.retrains and any(cell.method == "retrain" for cell in cells):
+        say(f"{known.name} has no training recipe, so nothing is retrained or compared with retrained models.")
+        cells = [cell for cell in cells if cell.method != "retrain"]
     common: dict[str, Any] = {
         "device": device,
         "precision": precision,
@@ -136,7 +141,7 @@ def study(
         if workers > 1:
             store = run_workers(source, cells, out, workers=workers, **common)
         else:
-            store = run_study(source(), cells, out, **common)
+            store = run_study(known, cells, out, **common)
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")
     _show(store, cells, as_json=as_json)
@@ -205,7 +210,9 @@ def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
         out_console.print(accuracy_table(rows))
         if caution := Results(folder=store.folder, about=store.about()).caution:
             out_console.print(caution, highlight=False, markup=False)
-        out_console.print(f"\nTable: {store.table}", highlight=False, markup=False, soft_wrap=True)
+        next_one = shlex.join(["unweave", "report", str(store.folder)])
+        words = f"\nTable: {store.table}\nTables, figures and a page: {next_one}"
+        out_console.print(words, highlight=False, markup=False, soft_wrap=True)
     for failure in failed:
         name = label(Group(failure["method"], failure["profile"], failure["variant"]), groups.values())
         words = on_one_line(f"failed: {name} seed {failure['seed']}: {failure['error']}")

@@ -10,7 +10,8 @@ True
 """
 
 from unweave.requests.drafting import SCHEMA
-from unweave.requests.own_models import function_named
+from unweave.requests.own_models import function_named, has_name_of_function
+from unweave.requests.recipes import recipe_of
 from unweave.requests.request import Request
 from unweave.requests.request_fields import keys_of, schema_of
 from unweave.requests.request_inspection import RequestInspection
@@ -27,8 +28,10 @@ __all__ = [
     "RequestInspection",
     "convert_weights",
     "function_named",
+    "has_name_of_function",
     "is_finished",
     "keys_of",
+    "recipe_of",
     "record_later",
     "schema_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,14 @@ from unweave.requests.spool import Spool
 from unweave.runs import load_weights
 
 RETURNS = "a torch nn.Module, or a pair of it and a function that turns a list of inputs into tensors"
+
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def has_name_of_function(name: str) -> bool:
+    """Tell whether a name has the form MODULE:FUNCTION."""
+    return bool(FUNCTION.fullmatch(name)) and not Path(name).exists()
 
 
 def function_named(source: str) -> Any:
@@ -158,7 +167,8 @@ def _equally_long(column: Any) -> bool:
 
 def _numbers(values: Any) -> Tensor:
     try:
-        return torch.from_numpy(np.array(values, dtype=np.float32))
+        found = torch.from_numpy(np.array(values, dtype=np.float32))
+        return found[:, None] if found.ndim == 1 else found  # one column of numbers is a table with one column
     except (TypeError, ValueError) as error:
         raise UsageError(f"The inputs cannot become one tensor of numbers: {error}") from error
 

@@ -17,6 +17,7 @@ from unweave.methods import Method, all_methods, find_method
 from unweave.record import DeletionRequest
 from unweave.requests.drafting import draft_request
 from unweave.requests.models import ModelSource
+from unweave.requests.own_models import has_name_of_function
 from unweave.requests.request_fields import option
 from unweave.requests.request_file import read_request
 from unweave.requests.request_inspection import RequestInspection, inspect_request
@@ -171,6 +172,11 @@ class Request(DeletionRequest):
         if self.after is None:
             return self
         before = type(self).load(request_file(Path(self.after)))
+        if self.model is None and before.model is not None and has_name_of_function(before.model):
+            raise UsageError(
+                f"The request in {self.after} names code ({before.model}), and the folder may come from a stranger. If "
+                f"you trust it, give it yourself: --model {before.model}"
+            )
         missing = {name for name in FROM_RUN if getattr(self, name) in (None, {})}
         return dataclasses.replace(self, **{name: getattr(before, name) for name in missing})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from unweave.requests.data_table import DataTable
 from unweave.requests.hub_models import TransformersCheckpoint
 from unweave.requests.label_numbers import label_numbers
 from unweave.requests.models import ModelSource
-from unweave.requests.own_models import OwnModel
+from unweave.requests.own_models import OwnModel, has_name_of_function
 from unweave.requests.reading import open_data
 from unweave.requests.roles import Roles, find_roles
 from unweave.requests.row_files import Positions
@@ -28,7 +27,6 @@ from unweave.requests.run_files import earlier_split, weights_of_run
 from unweave.requests.selecting import RULES, What, find_rows, is_condition, rule_for, split_by, test_split_by
 from unweave.requests.timm_models import TIMM, TimmModel
 
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NONE: Positions = np.empty(0, dtype=np.int64)
 
 
@@ -72,7 +70,7 @@ def open_checkpoint(name: str, weights: str | None = None) -> ModelSource:
         raise UsageError(f"The weights {file} do not exist. Give a safetensors file.")
     if name.startswith(TIMM):
         return TimmModel.open(name, file)
-    if FUNCTION.fullmatch(name) and not Path(name).exists():
+    if has_name_of_function(name):
         return OwnModel.open(name, file)
     if weights is not None:
         raise UsageError(f"Weights go with a model of your own (MODULE:FUNCTION) or of timm; {name} has its own.")

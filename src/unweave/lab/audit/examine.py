@@ -85,8 +85,11 @@ def audit(
 
 def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:
     benchmark = subject.benchmark
-    if benchmark is None:
-        raise UsageError("Retraining needs a benchmark's recipe. Give retrained weights with --reference.")
+    if benchmark is None or not benchmark.retrains:
+        raise UsageError(
+            "Retraining needs the recipe of a benchmark, or `recipe` in the request. Give retrained weights with "
+            "--reference."
+        )
     settings = benchmark.settings_for(find_method("retrain"), None)
     initial = benchmark.initial(seed)
     return unlearn(

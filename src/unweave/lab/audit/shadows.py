@@ -187,6 +187,8 @@ def obstacle(subject: Subject, shadows: int) -> str:
         return "No shadow models were requested."
     if subject.benchmark is None:
         return "Shadow models are trained by a benchmark's recipe, but this model belongs to no benchmark."
+    if not subject.benchmark.retrains:
+        return "Shadow models are trained by a recipe, but the request names none."
     for split in (subject.train, subject.test):
         for subset in TARGETS:
             if split is None or len(split[subset]) < FEWEST:

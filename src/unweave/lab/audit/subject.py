@@ -13,10 +13,10 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.evaluation import Certificate
-from unweave.lab.benchmarks import Benchmark, find_benchmark
+from unweave.lab.benchmarks import Benchmark, call_task, find_benchmark
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
-from unweave.requests import function_named
+from unweave.requests import RESOLVED, Request, has_name_of_function
 from unweave.runs import load_weights
 from unweave.storage import (
     COUNT,
@@ -59,8 +59,10 @@ class Subject:
     def same_architecture(self) -> nn.Module:
         """Return a model to load other weights into."""
         if self.benchmark is None:
-            raise UsageError("Other models can be loaded only for a benchmark. Use unweave.evaluate in Python.")
-        return self.benchmark.model()
+            raise UsageError(
+                "Other models can be loaded only for a benchmark or a request. Use unweave.evaluate in Python."
+            )
+        return self.benchmark.initial(0)
 
 
 def load_subject(
@@ -93,9 +95,11 @@ def load_subject(
         raise UsageError(
             "Say which model to examine: a safetensors file, the folder of a run, or yours with --from MODULE:FUNCTION."
         )
-    name = benchmark or config.get("benchmark")
+    name = benchmark or _named_by(path, config)
     if name is None:
-        raise UsageError("Say which data the model belongs to: --benchmark NAME, or --from MODULE:FUNCTION.")
+        raise UsageError(
+            "Say which data the model belongs to: --benchmark NAME or REQUEST.yaml, or --from MODULE:FUNCTION."
+        )
     asked = options or {}
     if not options and config.get("benchmark") == name:
         options = _harmless(config.get("options") or {}, data, path)
@@ -104,6 +108,19 @@ def load_subject(
     if split is None:
         _check_split(path, config, train, f"{name}'s own")
     return _of_benchmark(chosen, path, config, train, test, method=method)
+
+
+def _named_by(path: Path, config: Mapping[str, Any]) -> str | None:
+    """Return the benchmark that a run's folder names: in its configuration, or by the request beside it."""
+    if not (path / RESOLVED).is_file():
+        return config.get("benchmark")
+    model = Request.load(path / RESOLVED).model or ""
+    if has_name_of_function(model):
+        raise UsageError(
+            f"The request in {path} names code ({model}), and the folder may come from a stranger. If you trust it, "
+            f"give it yourself: --benchmark {path / RESOLVED}"
+        )
+    return str(path)
 
 
 def _of_function(
@@ -116,7 +133,7 @@ def _of_function(
     method: str | None,
 ) -> Subject:
     """Return the subject whose model and data come from a function of the user's."""
-    model, train, test = _call(source)
+    model, train, test = call_task(source)
     train, test = _other_splits(source, train, test, split=split, test_split=test_split)
     if split is None:
         _check_split(path, config, train, f"{source} returns")
@@ -143,7 +160,7 @@ def _of_benchmark(
     # Parsed, so that only settings of the method can come from a stranger's folder.
     settings = by.configure(config.get("settings", {}) if known else benchmark.settings_for(by, None)).to_dict()
     return Subject(
-        model=load_weights(benchmark.model(), path),
+        model=load_weights(benchmark.initial(0), path).eval(),
         train=train,
         test=test,
         benchmark=benchmark,
@@ -185,6 +202,8 @@ def load_splits(
     if test_split is None and own_test.exists() and train == own:
         test_split = own_test
     if test_split is not None:
+        if task.test is None:
+            raise UsageError(f"{test_split} splits test data, but {benchmark.name} has none.")
         return train, Split.load(test_split, task.test.samples)
     return train, task.test if train is task.train else None
 
@@ -240,18 +259,3 @@ def _harmless(options: Mapping[str, Any], data: str | None, path: Path) -> Mappi
                 f"data folder or the Hub. If you trust it, give it yourself: --option {name}={value}"
             )
     return options
-
-
-def _call(source: str) -> tuple[nn.Module, Split, Split | None]:
-    try:
-        found = function_named(source)() if ":" in source else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"{source} cannot be called: {error}") from error
-    kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))
-    if (
-        not isinstance(found, tuple)
-        or len(found) != 3
-        or not all(isinstance(*one) for one in zip(found, kinds, strict=True))
-    ):
-        raise UsageError("--from takes MODULE:FUNCTION, a function that returns (model, training split, test split).")
-    return found

@@ -2,6 +2,7 @@
 
 from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark
+from unweave.lab.benchmarks.own_task import OwnTask, call_task, is_own
 from unweave.lab.benchmarks.tuned_profiles import FILE, FORMAT, SCHEMA, profile_of_folder, profile_of_goal
 
 __all__ = [
@@ -12,7 +13,10 @@ __all__ = [
     "Benchmark",
     "BenchmarkTask",
     "Definition",
+    "OwnTask",
+    "call_task",
     "find_benchmark",
+    "is_own",
     "profile_of_folder",
     "profile_of_goal",
 ]

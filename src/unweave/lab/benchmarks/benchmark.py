@@ -38,18 +38,24 @@ MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkTask:
-    """A benchmark's data: training and test split, and the names of the labels and of the fine classes."""
+    """A benchmark's data: training and test split, and the names of labels and fine classes.
+
+    A task of the user's own may have no test data.
+    """
 
     train: Split
-    test: Split
+    test: Split | None
     label_names: tuple[str, ...]
     fine_names: tuple[str, ...] = ()
     fine: tuple[int, ...] = ()  # the fine class of every training sample
 
     def sizes(self) -> str:
         """Return the size of each subset as text: a copy of a data set may be incomplete."""
-        train, test = (" / ".join(f"{len(split[subset]):,}" for subset in SUBSETS) for split in (self.train, self.test))
-        return f"{train} ({' / '.join(SUBSETS)}), {test} for testing"
+        train, test = (
+            None if split is None else " / ".join(f"{len(split[subset]):,}" for subset in SUBSETS)
+            for split in (self.train, self.test)
+        )
+        return f"{train} ({' / '.join(SUBSETS)}), {test or 'none'} for testing"
 
 
 class Train(Descent):
@@ -85,6 +91,11 @@ class Benchmark:
     alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
     has_tokens: bool = False  # whether labels are the tokens of answers
+
+    @property
+    def retrains(self) -> bool:
+        """Whether models can be trained anew by the recipe."""
+        return True
 
     @property
     def title(self) -> str:

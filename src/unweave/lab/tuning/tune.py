@@ -259,6 +259,7 @@ class TrialRunner:
         )
 
     def _answers(self, model: nn.Module, task: BenchmarkTask) -> Answers:
+        assert task.test is not None  # `carve` made it
         return observe(model, task.test, **self.computing.looking).parts["train"]
 
     def _base(self, seed: int) -> Base:
