@@ -60,7 +60,7 @@ def test_initial_is_a_function(model, split, initial):
 
 
 def test_resuming_needs_a_folder(model, split):
-    with pytest.raises(UsageError, match="Give it with out="):
+    with pytest.raises(UsageError, match="Name the folder with out="):
         unlearn(model, split, "ft", resume=True)
 
 

@@ -26,7 +26,7 @@ from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition,
 from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
 from unweave.data.stored import Stored
 from unweave.data.texts import CHAT, NO_LABEL, PaddingCollator, answers, packed, require_texts, require_tokenizer
-from unweave.data.trees import has_one_each, join, map_tensors, shapes, tensors_of, to_device
+from unweave.data.trees import form_of, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
     "CHAT",
@@ -52,7 +52,7 @@ __all__ = [
     "as_keep_data",
     "by_length",
     "class_labels",
-    "has_one_each",
+    "form_of",
     "join",
     "labels_of",
     "map_tensors",

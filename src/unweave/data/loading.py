@@ -67,7 +67,8 @@ class Shelf:
     def take(self, rows: Tensor, longest: int | None = None) -> Any:
         """Return the samples at these positions, which are on the device. Trim padding beyond ``longest``."""
         kept = self.data if longest is None else trimmed(self.data, longest)
-        return map_tensors(lambda tensor: tensor[rows], kept)
+        # index_select is up to three times as fast on a CPU; torch has none for unsigned numbers in one dimension.
+        return map_tensors(lambda some: some.index_select(0, rows) if some.ndim > 1 else some[rows], kept)
 
     def _room(self, sample: Tensor) -> Tensor:
         return sample.new_zeros((self.count, *sample.shape[1:]), device=self.device)

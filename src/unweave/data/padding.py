@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data.labels import Data
-from unweave.data.trees import has_one_each, map_tensors, shapes, to_device
+from unweave.data.trees import form_of, map_tensors, shapes, to_device
 from unweave.runtime import reading
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def by_length(data: Any, *, worth: float) -> list[tuple[Tensor, Any]]:
     []
     """
     lengths = token_lengths(data)
-    if lengths is None or not has_one_each(data, len(lengths)):
+    if lengths is None or form_of(data, len(lengths)) is None:
         return []
     width = data[MASK].shape[1]
     widths = _rounded(lengths.clamp(min=1)).clamp(max=width)

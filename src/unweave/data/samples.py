@@ -21,7 +21,7 @@ from unweave.data.labels import Data, as_labels, labels_of, plain_labels, withou
 from unweave.data.loading import Order, Shelf, stream, worker_count
 from unweave.data.padding import token_lengths, trimmed
 from unweave.data.stored import Stored
-from unweave.data.trees import byte_size, has_one_each, same, to_device
+from unweave.data.trees import byte_size, form_of, same, to_device
 from unweave.errors import UsageError, unknown
 from unweave.runtime import exchange, own_random_numbers, processes, seed_host
 
@@ -44,7 +44,7 @@ class Batch:
     part: processes.Part | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.rows.shape[0]
 
     @property
     def labels(self) -> Tensor:
@@ -238,7 +238,7 @@ class Samples:
 
     def _new_shelf(self, rows: Tensor, device: torch.device, how: KeepData) -> Shelf | None:
         one = self.read(rows[:1].cpu())
-        if not has_one_each(one, 1) or (how == "auto" and byte_size(one) * len(self) > _room(device)):
+        if form_of(one, 1) is None or (how == "auto" and byte_size(one) * len(self) > _room(device)):
             return None
         whole = self.dataset.data if isinstance(self.dataset, Columns) else None
         return Shelf(self.read, len(self), device, whole=whole, workers=self._workers(device))

@@ -13,10 +13,10 @@ def map_tensors(function: Callable[[Tensor], Any], data: Any) -> Any:
     """Apply a function to every tensor of a batch and keep the nesting."""
     if isinstance(data, Tensor):
         return function(data)
+    if isinstance(data, (tuple, list)):  # first, because asking for a Mapping takes longer
+        return tuple([map_tensors(function, value) for value in data])
     if isinstance(data, Mapping):
         return {name: map_tensors(function, value) for name, value in data.items()}
-    if isinstance(data, tuple | list):
-        return tuple(map_tensors(function, value) for value in data)
     return data
 
 
@@ -27,24 +27,35 @@ def tensors_of(data: Any) -> list[Tensor]:
     return found
 
 
-def has_one_each(data: Any, count: int) -> bool:
-    """Tell whether a batch holds only tensors with one entry for each of so many samples."""
+def form_of(data: Any, count: int) -> tuple[Any, ...] | None:
+    """Return the shapes of one sample's tensors, nested as the batch is. Batches of one form can be joined.
+
+    None if the batch holds anything but tensors with one entry for each of ``count`` samples.
+
+    >>> form_of((torch.zeros(4, 3, 2), torch.zeros(4)), 4), form_of((torch.zeros(4, 3, 2), "four"), 4)
+    ((torch.Size([3, 2]), torch.Size([])), None)
+    """
     if isinstance(data, Tensor):
-        return data.ndim > 0 and len(data) == count
-    if isinstance(data, Mapping):
-        return all(has_one_each(value, count) for value in data.values())
-    return isinstance(data, tuple | list) and all(has_one_each(value, count) for value in data)
+        return data.shape[1:] if data.ndim and data.shape[0] == count else None
+    values = data if isinstance(data, (tuple, list)) else data.values() if isinstance(data, Mapping) else (None,)
+    found = []
+    for value in values:
+        form = form_of(value, count) if value is not None else None
+        if form is None:
+            return None
+        found.append(form)
+    return tuple(found)
 
 
 def join(parts: list[Any]) -> Any:
-    """Concatenate batches of one form, which hold one entry per sample (`has_one_each`)."""
+    """Concatenate batches of one form (`form_of`)."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts)
+    if isinstance(first, (tuple, list)):
+        return tuple([join(list(values)) for values in zip(*parts, strict=True)])
     if isinstance(first, Mapping):
         return {name: join([part[name] for part in parts]) for name in first}
-    if isinstance(first, tuple | list):
-        return tuple(join(list(values)) for values in zip(*parts, strict=True))
     raise TypeError(f"Batches of {type(first).__name__} cannot be concatenated.")
 
 

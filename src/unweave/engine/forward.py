@@ -34,6 +34,7 @@ Function: TypeAlias = Callable[[nn.Module, Data], Tensor]  # a row of results fo
 AT_ONCE = {"cuda": 1024}  # samples in a pass without gradients; 512 elsewhere
 # Least product of saved padding tokens and model weights for which another pass pays on a CPU.
 WORTH_A_PASS = 2e9
+ONE_SAMPLE = "A batch of one sample cannot be normalised in training mode. Use normalisation=eval or larger batches."
 
 
 class Forward:
@@ -89,8 +90,13 @@ class Forward:
             before, done = done * total // here, done + len(labels_of(data))
             if self.meter:
                 self.meter.count(done * total // here - before, differentiated=torch.is_grad_enabled())
-            with autocast(self.device, self.precision), _explained():
-                return self.compiling.run(function, model, data)
+            try:
+                with autocast(self.device, self.precision):
+                    return self.compiling.run(function, model, data)
+            except ValueError as error:
+                if "more than 1 value per channel" not in str(error):
+                    raise
+                raise UsageError(ONE_SAMPLE) from error
 
         if pieces := self._by_length(model, data):
             parts = [self.micro_batches.run(run, piece, training=False) for _, piece in pieces]
@@ -165,16 +171,3 @@ def _in_order(
     ends = [None if lengths is None else int(lengths[some].max()) for some in rows.cpu().split(size)]
     there = rows.to(device).split(size)
     return (samples.batch(some, device, longest=end, cut=cut) for some, end in zip(there, ends, strict=True))
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Explain why a batch of one sample cannot be normalised."""
-    try:
-        yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise UsageError(
-            "A batch of one sample cannot be normalised in training mode. Use normalisation=eval or larger batches."
-        ) from error

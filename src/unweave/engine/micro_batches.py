@@ -36,6 +36,7 @@ class MicroBatches:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
         self.size, self.parameters, self._quiet = size, list(parameters), quiet
+        self._is_host = device.type == "cpu"
         self._watched = device.type == "cuda" and not in_step  # elsewhere running out of memory cannot be caught
         self._in_step = in_step  # other processes would wait if this one repeated a pass
         self._anchor = torch.zeros((), device=device, requires_grad=True)
@@ -48,6 +49,8 @@ class MicroBatches:
                     f"A batch of {_length(data)} samples cannot be split into micro-batches of {self.size} in training "
                     "mode of normalisation and dropout. Use normalisation=eval or smaller batches."
                 )
+            return run(data)
+        if self.size is None and self._is_host:
             return run(data)
         if torch.is_grad_enabled() and (self._watched or self.size is not None):
             found: Tensor = _Differentiated.apply(self._anchor, self, run, data)  # type: ignore[no-untyped-call]

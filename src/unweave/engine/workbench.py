@@ -22,12 +22,11 @@ from unweave.data import (
     KeepData,
     Partition,
     as_groups,
-    has_one_each,
+    form_of,
     join,
     labels_of,
     may_cut,
     require_classes,
-    shapes,
 )
 from unweave.engine.batches import Batches, derive_seed, grouped
 from unweave.engine.compiling import Compile
@@ -175,8 +174,8 @@ class Workbench:
             return [self.losses(batch) for batch in batches]
         alike: dict[Any, list[int]] = {}
         for place, batch in enumerate(batches):
-            joins = has_one_each(batch.data, batch.part.size if batch.part else len(batch))
-            alike.setdefault(shapes(batch.data) if joins else place, []).append(place)
+            form = form_of(batch.data, batch.part.size if batch.part else len(batch))
+            alike.setdefault(place if form is None else form, []).append(place)
         found: dict[int, Tensor] = {}
         for places in alike.values():
             some = [batches[place] for place in places]
@@ -253,11 +252,11 @@ class Workbench:
             parameter.grad = None
         for objective in objectives:
             objective.backward()
-        touched = {id(parameter) for parameter in self.parameters if parameter.grad is not None}
+        found = [parameter.grad for parameter in self.parameters]
+        pairs = list(zip(self.parameters, found, strict=True))
+        touched = {id(parameter) for parameter, part in pairs if part is not None}
         self._touched = touched if self._touched is None else self._touched | touched
-        gradient = [
-            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in self.parameters
-        ]
+        gradient = [torch.zeros_like(parameter) if part is None else part for parameter, part in pairs]
         for parameter in self.parameters:
             parameter.grad = None
         if not self.sharded:  # with sharding, torch has averaged them already

@@ -7,8 +7,8 @@ in bfloat16.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal, get_args
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,10 @@ def resolve_precision(precision: Precision, device: torch.device) -> Resolved:
     return precision
 
 
-def autocast(device: torch.device, precision: Resolved) -> torch.autocast:
+def autocast(device: torch.device, precision: Resolved) -> AbstractContextManager[Any]:
     """Return the context for a forward pass in this precision."""
+    if precision == "float32" and not torch.is_autocast_enabled(device.type):
+        return nullcontext()  # a tenth of the time of one that changes nothing
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
