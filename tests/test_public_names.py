@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import os
 import subprocess
 import sys
 
@@ -40,15 +41,33 @@ def test_import_unweave_loads_no_torch():
     assert run(code) == []
 
 
+WAYS = {
+    "import unweave; print(unweave.Split.__name__, unweave.losses.__name__)": ["Split", "unweave.losses"],
+    "from unweave import *; print(Split.__name__, losses.__name__)": ["Split", "unweave.losses"],
+    "from unweave import Split, losses; print(Split.__name__)": ["Split"],
+    "import unweave as uw; print(uw.record.__name__)": ["unweave.record"],
+    "import unweave; print(unweave.Split is unweave.api.Split, 'Split' in vars(unweave))": ["True", "True"],
+}
+# Each way in a process of its own, which has torch (that takes seconds to import) but nothing of unweave.
+FORKED = """
+import os, sys, numpy, scipy.stats, sklearn, torch, torch.utils.data
+for way in {ways!r}:
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        exec(way, {{}})
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, way
+"""
+
+
 def test_every_way_to_import_a_name_works():
-    assert run("import unweave; print(unweave.Split.__name__, unweave.losses.__name__)") == ["Split", "unweave.losses"]
-    assert run("from unweave import *; print(Split.__name__, losses.__name__)") == ["Split", "unweave.losses"]
-    assert run("from unweave import Split, losses; print(Split.__name__)") == ["Split"]
-    assert run("import unweave as uw; print(uw.record.__name__)") == ["unweave.record"]
-    assert run("import unweave; print(unweave.Split is unweave.api.Split, 'Split' in vars(unweave))") == [
-        "True",
-        "True",
-    ]
+    if hasattr(os, "fork"):
+        assert run(FORKED.format(ways=list(WAYS))) == [word for words in WAYS.values() for word in words]
+    else:
+        for way, words in WAYS.items():
+            assert run(way) == words
     with pytest.raises(AttributeError, match="module 'unweave' has no attribute 'splitt'"):
         _ = unweave.splitt
     with pytest.raises(ImportError, match="cannot import name 'splitt'"):

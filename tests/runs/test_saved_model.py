@@ -125,7 +125,7 @@ def test_a_model_that_was_changed_by_hand_is_saved_as_weights(tmp_path):
 def test_what_cannot_be_saved_is_refused_before_the_run(tmp_path):
     for beside, message in (
         (SaveWith("tokenizer"), "not a str"),
-        (SaveWith(labels=["cat", 7, "dog"]), "7 is no text"),
+        (SaveWith(labels=["cat", 7, "dog"]), "7 is not a string"),
         (SaveWith(labels=["cat"]), "the names of 1 labels, but the model has 3"),
     ):
         with pytest.raises(UsageError, match=message):

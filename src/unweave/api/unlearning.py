@@ -221,7 +221,7 @@ class _Run:
         )
 
     def _configuration(self, profile: str) -> dict[str, Any]:
-        """Return what goes on record: everything that the outcome depends on."""
+        """Return the recorded configuration: everything that the result depends on."""
         given, bench, scoring = self.given, self.bench, self.scoring
         config = {
             "method": given.chosen.name,

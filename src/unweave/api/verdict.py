@@ -39,7 +39,7 @@ class Verdict:
 
     @classmethod
     def of(cls, scores: Scores, cost: Cost) -> Verdict:
-        """Return the verdict that scores speak for."""
+        """Return the verdict on these scores."""
         rows = tuple(_row(metric, scores) for metric in scores.metrics if _is_accuracy(metric))
         train_forget = next((row for row in rows if _place(row) == ("train", "forget")), None)
         forgotten = None if train_forget is None else bool(train_forget["after"] <= FORGOTTEN)

@@ -29,7 +29,7 @@ def init(
         raise UsageError(f"{out} exists already. Choose another --out, or remove it.")
     schema = out.parent / SCHEMA
     if schema.exists() and not _is_ours(schema):
-        raise UsageError(f"{schema} is no schema of unweave. Choose another folder for --out.")
+        raise UsageError(f"{schema} is not a schema of unweave. Choose another folder for --out.")
     text = Request.draft(model, train, weights=weights, home=out.parent)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def class_labels(labels: Tensor) -> Tensor:
 
 
 def plain_labels(labels: Tensor) -> Tensor:
-    """Return labels as tasks take them: yes and no, and whole numbers of any type, as 64-bit whole numbers.
+    """Return labels as tasks take them: booleans, and whole numbers of any type, as 64-bit integers.
 
     >>> plain_labels(torch.tensor([True, False])), plain_labels(torch.tensor([0.5]))
     (tensor([1, 0]), tensor([0.5000]))

@@ -81,7 +81,7 @@ class Partition:
                 if len(both):
                     raise UsageError(
                         f"{len(both)} samples are in both {name} and {other} (first: {both[0]}). "
-                        "Give each sample to one set."
+                        "Give each sample to one subset."
                     )
 
     # Constructors

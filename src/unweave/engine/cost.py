@@ -51,7 +51,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the block, such as an evaluation, out of the cost."""
+        """Do not count the block, such as an evaluation, in the cost."""
         self._stop()
         try:
             yield

@@ -164,7 +164,7 @@ class Stage1(Phase):
         self.settings = settings
 
     def prepare(self, bench: Workbench) -> None:
-        """One step takes one batch of remote data and the next batch of forget data."""
+        """Prepare the batches: a step takes one of remote data and the next one of forget data."""
         super().prepare(bench)
         s = self.settings
         held = ("adjacent", "remote") if s.constrain_adjacent else ("remote",)

@@ -28,7 +28,7 @@ def certificate_of(
     """Return what a run's bound on forget accuracy is computed from, by what its method promises.
 
     ``after_phase`` returns the model as it was after the phase of that number, or None. ``method`` is the run's, where
-    it is at hand; otherwise it is found by its name in the configuration.
+    it is known; otherwise it is found by its name in the configuration.
 
     There is no certificate (None) if the method is unknown or promises nothing; if it promises a bound for our own loss
     and the run had another; if the configuration lacks a setting of the bound; or if the model that it needs is not

@@ -40,7 +40,7 @@ class SaveWith(Callback):
                 )
         for label in self.labels or ():
             if not isinstance(label, str):
-                raise UsageError(f"SaveWith(labels=...) takes names of classes, but {label!r} is no text.")
+                raise UsageError(f"SaveWith(labels=...) takes names of classes, but {label!r} is not a string.")
 
     def check_model(self, model: nn.Module) -> None:
         """Raise a `UsageError` if there is something to save, but not in the folder of this model."""

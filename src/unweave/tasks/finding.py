@@ -31,7 +31,7 @@ NAMES = (*NAMED, "regression")
 
 
 def find_task(given: Task | str | None, model: nn.Module, samples: Samples, rows: Tensor, device: torch.device) -> Task:
-    """Return the task that was given or named, or the one that outputs and labels speak for.
+    """Return the task that was given or named, or the one that fits outputs and labels.
 
     >>> data = Samples((torch.zeros(4, 3), torch.tensor([0, 1, 1, 0])))
     >>> find_task(None, nn.Linear(3, 1), data, torch.arange(4), torch.device("cpu"))
@@ -61,8 +61,8 @@ def find_task(given: Task | str | None, model: nn.Module, samples: Samples, rows
 def scoring_task(task: Task, model: nn.Module, samples: Samples, rows: Tensor, device: torch.device) -> Task:
     """Return the task that scores are measured by.
 
-    It is the task itself, except for a loss of the user's own without ``recognised``: then it is the task that outputs
-    and labels speak for, if there is one.
+    It is the task itself, except for a loss of the user's own without ``recognised``: then it is the task that fits
+    outputs and labels, if there is one.
     """
     if not isinstance(task, OwnLoss) or task.tells is not None:
         return task
@@ -73,7 +73,7 @@ def scoring_task(task: Task, model: nn.Module, samples: Samples, rows: Tensor, d
 
 
 def _is_text(data: Data) -> bool:
-    """Tell whether a sample is a text whose labels are tokens: a whole number for each of its tokens."""
+    """Tell whether a sample is a text with a whole number as the label of each token."""
     if not isinstance(data, Mapping) or not isinstance(ids := data.get("input_ids"), Tensor):
         return False
     labels = labels_of(data)
@@ -83,12 +83,12 @@ def _is_text(data: Data) -> bool:
 
 
 def _is_classifier(raw: Tensor, labels: Tensor) -> bool:
-    """Tell whether outputs of several numbers and a whole number as the label speak for classification."""
+    """Tell whether a sample has several outputs and a whole number as its label, as in classification."""
     return raw.ndim == 2 and raw.shape[1] > 1 and labels.ndim == 1 and not labels.is_floating_point()
 
 
 def _found(raw: Tensor, labels: Tensor) -> Task:
-    """Tell the task from one row of outputs and the labels of some samples."""
+    """Return the task that fits one row of outputs and the labels of some samples."""
     if raw.ndim not in (1, 2) or labels.ndim not in (1, 2):
         raise UsageError(
             f"The model must return logits of shape (samples, classes), or an object with such .logits; it returned a "
@@ -107,7 +107,7 @@ def _found(raw: Tensor, labels: Tensor) -> Task:
         )
     if outputs != per_sample:
         raise UsageError(
-            f"The model gives {outputs} numbers per sample, but a sample has {per_sample} labels: no task fits. "
+            f"The model gives {outputs} numbers per sample, but a sample has {per_sample} labels, so no task fits. "
             "Classification has one label and an output per class; multi-label and regression have as many outputs as "
             "labels."
         )

@@ -214,7 +214,7 @@ def own_report(folder):
         (broken_table, "cannot be read as a table"),
         (other_columns, "lacks the columns variant"),
         (broken_history, "cannot be read"),
-        (own_report, "is no report"),
+        (own_report, "is not a report"),
         (lambda folder: folder.rmdir(), "is not a folder"),
     ],
 )

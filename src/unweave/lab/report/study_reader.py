@@ -77,7 +77,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
         require_form(row, ROW, f"{path}, row {number}")
         for name in ("value", "low", "high"):  # which may be infinite or NaN
             if not isinstance(row.get(name), int | float | None):
-                raise UsageError(f"{path}, row {number}: the {name} is no number. Run `unweave study` again.")
+                raise UsageError(f"{path}, row {number}: the {name} is not a number. Run `unweave study` again.")
     return rows
 
 

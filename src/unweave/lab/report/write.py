@@ -42,7 +42,7 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     results = read_results(folder)
     target = folder / "report"
     if target.exists() and not (target / MARK).exists():
-        raise UsageError(f"{target} exists and is no report. Move it elsewhere.")
+        raise UsageError(f"{target} exists and is not a report. Move it elsewhere.")
     require_package("matplotlib", "A report")
     from unweave.lab.report.study_figures import draw_figures  # slow to import, so after the checks
 
