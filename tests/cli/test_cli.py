@@ -67,7 +67,6 @@ def test_run_writes_a_folder_and_prints_scores(tmp_path):
         (["run", "digits", "--device", "tpu:9", "--out", "x"], 2, "cannot be used here"),
         (["study", "digits", "--time-limit", "-1", "--out", "x"], 2, "Invalid value for '--time-limit'"),
         (["tune", "digits", "--time-limit", "-1", "--out", "x"], 2, "Invalid value for '--time-limit'"),
-        (["run", "digits", "--out", "x", "--resume"], 2, "no unfinished run"),
         (["run", "digits"], 2, "--out"),
         (["methods", "nope"], 2, "no method 'nope'"),
         (["benchmarks", "nope"], 2, "no benchmark 'nope'"),

@@ -57,7 +57,6 @@ app = typer.Typer(
     cls=Commands,
     help="Make a trained model forget part of its data, and keep what looks like it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -6,10 +6,11 @@ import json
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from unweave.cli.app import app, listing, out_console
 from unweave.cli.options import AsJson
-from unweave.lab.benchmarks import BENCHMARKS, find_benchmark
+from unweave.lab.benchmarks import BENCHMARKS, MethodSettings, find_benchmark
 from unweave.methods import all_methods, find_method
 
 
@@ -48,6 +49,18 @@ def methods(
         out_console.print(f"\nprofile {profile}: {text}", highlight=False, markup=False)
 
 
+def _own_settings(settings: MethodSettings) -> Table:
+    """Return a table of the methods that a benchmark has values for, with the number of them in every profile."""
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for name in ("method", "profiles with values of this benchmark (how many)"):
+        table.add_column(name)
+    for method, profiles in settings.items():
+        said = ", ".join(f"{profile} ({len(values)})" for profile, values in profiles.items() if values)
+        if said:
+            table.add_row(method, said)
+    return table
+
+
 @app.command()
 def benchmarks(
     name: Annotated[str | None, typer.Argument(help="Name of a benchmark, to show its recipe and settings.")] = None,
@@ -75,7 +88,12 @@ def benchmarks(
     out_console.print(f"{name}: {content['summary']}\n", highlight=False, markup=False)
     for row in content["options"]:
         typer.echo(f"--option {row['name']}={row['default']}  ({row['type']})\n    {row['help']}")
-    out_console.print_json(json.dumps({key: content[key] for key in ("recipe", "settings")}))
+    recipe = "  ".join(f"{key}={value}" for key, value in content["recipe"].items())
+    out_console.print(f"\nrecipe: {recipe}\n", highlight=False, markup=False)
+    out_console.print(_own_settings(benchmark.settings))
+    out_console.print(
+        "\nAll values: --json. Defaults of a method: unweave methods NAME.\n", highlight=False, markup=False
+    )
     for profile, about in benchmark.tuned.items():
         made = about["provenance"]["runs"][-1]
         chosen = " ".join(f"{option}={value}" for option, value in about["options"].items())

@@ -57,4 +57,4 @@ After = Annotated[
     Path | None, typer.Option(help="Folder of the previous run. Start from its model; what it forgot stays forgotten.")
 ]
 WatchRun = Annotated[bool, typer.Option("--watch", help="Log accuracies of the three subsets during the run.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume the unfinished run of this folder.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the unfinished run of this folder. Without one, begin.")]

@@ -134,6 +134,7 @@ def run(
     configured = chosen.configure(values, profile=profile)  # wrong settings are named before anything is trained
     losses = None if reference is None else _losses_for(configured, reference)
     asked = _request(request_id, request, key, after)
+    resume = resume and (unfinished(out).exists() or out.exists())  # without a run to resume, begin
     # With --small the numbers mean nothing, so a collapse should not end the run.
     guard = None if no_guard or small else Limits.parse(pairs(limits or []))
     compute = Compute(

@@ -1,6 +1,6 @@
 """Benchmarks, one file each: data, model, training recipe, split, and the settings of every method."""
 
-from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark
 from unweave.lab.benchmarks.own_task import OwnTask, call_task, is_own
 from unweave.lab.benchmarks.tuned_profiles import FILE, FORMAT, SCHEMA, profile_of_folder, profile_of_goal
@@ -13,6 +13,7 @@ __all__ = [
     "Benchmark",
     "BenchmarkTask",
     "Definition",
+    "MethodSettings",
     "OwnTask",
     "call_task",
     "find_benchmark",

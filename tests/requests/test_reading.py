@@ -1,0 +1,62 @@
+"""Data in other forms: several files, a saved data set, a folder of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.own_files import sentences, write_table
+from unweave import UsageError
+from unweave.requests.reading import open_data
+
+datasets = pytest.importorskip("datasets")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    datasets.disable_progress_bars()
+    rows = [{**row, "label": number % 3} for number, row in enumerate(sentences())]
+    features = datasets.Features(
+        {
+            "id": datasets.Value("string"),
+            "person_id": datasets.Value("int64"),
+            "text": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["good", "bad", "odd"]),
+        }
+    )
+    whole = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict(train=whole, test=whole.select(range(6))).save_to_disk(tmp_path / "both")
+    whole.select(range(10, 20)).save_to_disk(tmp_path / "some")
+    datasets.enable_progress_bars()
+    return tmp_path
+
+
+def test_a_saved_data_set_keeps_its_parts_and_label_names(saved):
+    train, test = open_data(str(saved / "both")), open_data(str(saved / "both"), part="test")
+    assert (len(train), len(test)) == (60, 6)
+    assert train.label_names["label"] == ["good", "bad", "odd"]
+    some = open_data(str(saved / "some"))
+    assert some.column("id").to_pylist() == [f"r{row}" for row in range(10, 20)]
+    with pytest.raises(UsageError, match=r"has no part 'validation'; it has train, test"):
+        open_data(str(saved / "both"), part="validation")
+
+
+@pytest.mark.parametrize("where", ["part-*.csv", "."])
+def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path, where):
+    rows = sentences()
+    for number in (1, 0):
+        write_table(tmp_path / f"part-{number}.csv", rows[30 * number : 30 * number + 30])
+    data = open_data(str(tmp_path / where))
+    assert len(data) == 60
+    assert data.column("id").to_pylist() == [row["id"] for row in rows]
+
+
+def test_tabs_separate_the_columns_of_a_tsv(tmp_path):
+    (tmp_path / "data.tsv").write_text("text\tlabel\na, b\t0\nc\t1\n")
+    assert open_data(str(tmp_path / "data.tsv")).column("text").to_pylist() == ["a, b", "c"]
+
+
+def test_files_of_several_formats_are_refused(tmp_path):
+    write_table(tmp_path / "a.csv", sentences(3))
+    write_table(tmp_path / "b.jsonl", sentences(3))
+    with pytest.raises(UsageError, match=r"holds files of several formats \(csv, json\)"):
+        open_data(str(tmp_path))
