@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import operator
+import math
+import os
 import unicodedata
 from collections.abc import Iterable
-from typing import Any, SupportsIndex
+from pathlib import Path
+from typing import Any
 
 
 class UsageError(ValueError):
@@ -65,23 +67,99 @@ def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: st
 
 def require_seed(seed: Any) -> int:
     """Return a seed as a number that every random generator takes, or raise a `UsageError`."""
-    require_type("seed", seed, SupportsIndex, "a whole number")
-    found = operator.index(seed)
+    found = as_whole("seed", seed)
     if not 0 <= found < 2**32:
         raise UsageError(f"seed is {found}, but must be from 0 to {2**32 - 1}.")
     return found
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+def plain_value(value: Any) -> Any:
+    """Return a number of NumPy or torch as one of Python, also from an array or tensor without dimensions.
+
+    >>> import numpy, torch
+    >>> plain_value(numpy.int64(3)), plain_value(torch.tensor(0.5)), plain_value("3")
+    (3, 0.5, '3')
+    """
+    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
+        try:
+            return value.item()
+        except (RuntimeError, ValueError, NotImplementedError):  # a tensor without a value
+            return value
+    return value
+
+
+def as_whole(name: str, value: Any, *, at_least: int | None = None) -> int:
+    """Return a whole number, also of NumPy or torch, or raise a `UsageError`.
+
+    >>> as_whole("k", 0, at_least=1)
+    Traceback (most recent call last):
+    unweave.errors.UsageError: k is 0, but must be at least 1.
+    """
+    found = plain_value(value)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise UsageError(f"{name} must be a whole number, not {short(value)}.")
+    _require_range(name, found, at_least)
+    if abs(found) >= 2**63:
+        raise UsageError(f"{name} is a number of {found.bit_length()} bits, but may have at most 63.")
+    return found
+
+
+def as_number(name: str, value: Any, *, at_least: float | None = None) -> float:
+    """Return a finite number, also of NumPy or torch, or raise a `UsageError`.
+
+    >>> as_number("seconds", "soon")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: seconds must be a number, not 'soon'.
+    """
+    found = plain_value(value)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise UsageError(f"{name} must be a number, not {short(value)}.")
+    try:
+        number = float(found)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise UsageError(f"{name} is {short(found)}, but must be a finite number.")
+    _require_range(name, number, at_least)
+    return number
+
+
+def _require_range(name: str, found: float, at_least: float | None) -> None:
+    if at_least is not None and found < at_least:
+        raise UsageError(f"{name} is {short(found)}, but must be at least {at_least:g}.")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """Return a path, or raise a `UsageError`.
+
+    >>> as_path("out", 7)
+    Traceback (most recent call last):
+    unweave.errors.UsageError: out must be a path, not 7.
+    """
+    found = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(found, str) or "\0" in found:
+        raise UsageError(f"{name} must be a path, not {short(value)}.")
+    return Path(str(found))
+
+
+def short(value: Any) -> str:
+    """Return a value for an error: its beginning, or its type where it is no single value."""
+    if not isinstance(value, str | int | float | complex | bytes | None):
+        return f"{type(value).__name__}"
+    text = repr(value) if not isinstance(value, int) or abs(value) < 2**63 else f"{value.bit_length()} bits"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def unknown(kind: str, name: Any, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown name. It suggests the most similar known name.
 
     >>> unknown("method", "two-stge", ["two-stage", "ft"])
     UsageError("There is no method 'two-stge'. Did you mean 'two-stage'? Known: ft, two-stage.")
     """
-    names = sorted(known)
+    names = sorted(map(str, known))
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return UsageError(f"There is no {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+    return UsageError(f"There is no {kind} {short(name)}.{hint} Known: {', '.join(names)}.")
 
 
 # Text from outside

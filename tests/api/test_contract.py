@@ -59,7 +59,7 @@ def test_compute_is_an_object(model, split):
         uw.UsageError, match=r"compute must be a Compute, such as uw.Compute\(device=\"cuda:1\"\), not str"
     ):
         uw.unlearn(model, split, "ft", compute="cuda:1")
-    with pytest.raises(uw.UsageError, match="micro_batch must be a whole number, not str"):
+    with pytest.raises(uw.UsageError, match="micro_batch must be a whole number, not '64'"):
         uw.Compute(micro_batch="64")
 
 

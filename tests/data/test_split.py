@@ -300,7 +300,7 @@ def test_wrong_arguments_are_named():
         Split.by_neighbours(
             data, forget=[0], features=torch.where(torch.arange(len(INPUTS))[:, None] == 1, math.nan, INPUTS)
         )
-    with pytest.raises(UsageError, match="every sample needs one neighbour"):
+    with pytest.raises(UsageError, match="k is 0, but must be at least 1"):
         Split(data, [0], [1]).entanglement(features=INPUTS, k=0)
     with pytest.raises(UsageError, match="need a model"):
         Split.by_neighbours(data, forget=[0])

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, as_groups, positions_of
-from unweave.errors import RunWarning, UsageError, unknown
+from unweave.errors import RunWarning, UsageError, as_number, as_whole, require_type, short, unknown
 from unweave.evaluation import FEW_ADJACENT, Entanglement, Inspection, entanglement, features, inspected
 
 RULES = ("named", "fixed")
@@ -91,13 +91,14 @@ class Split(Partition):
         >>> print(split)
         Split of 200 samples: 60 forget, 60 adjacent, 80 remote; 60 were named as neighbours
         """
-        if rule not in RULES:
+        if not isinstance(rule, str) or rule not in RULES:
             raise unknown("rule", rule, RULES)
         samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
         gone = positions_of("forget", forget, len(samples))
         kept = np.setdiff1d(np.arange(len(samples)), gone)
         if len(gone) == 0 or len(kept) == 0:
             raise UsageError(f"{len(gone)} of {len(samples)} samples are to be forgotten: there must be some of each.")
+        fraction, k = as_number("fraction", fraction), as_whole("k", k, at_least=1)
         if not 0 < fraction < 1:
             raise UsageError(f"fraction is {fraction}, but must be between 0 and 1.")
         found = _features(model, samples, features, device)
@@ -205,7 +206,13 @@ def _features(
     device: str | torch.device | None,
 ) -> Tensor:
     if given is not None:
-        found = torch.as_tensor(given).float()
+        try:
+            found = torch.as_tensor(given).detach()
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise UsageError(f"features must be numbers, one row per sample, not {short(given)}.") from error
+        if found.is_meta or found.layout != torch.strided or found.is_complex():
+            raise UsageError("features must be a dense tensor of real numbers with values.")
+        found = found.float()
         if found.ndim != 2 or len(found) != len(samples):
             raise UsageError(f"features must have one row for each of the {len(samples)} samples.")
         if not found.isfinite().all():
@@ -214,4 +221,5 @@ def _features(
         return found
     if model is None:
         raise UsageError("Neighbours need a model (model=) or its features (features=).")
+    require_type("model", model, nn.Module, "a torch nn.Module")
     return features(model, samples, torch.arange(len(samples)), device=device)

@@ -59,10 +59,14 @@ def as_dataset(data: Any) -> Any:
     if isinstance(data, Mapping) and _are_columns([*data.values()]):
         columns = {name: _tensor(name, column) for name, column in data.items() if name != "labels"}
         return Columns({**columns, "labels": labels_of(data)})
-    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+    if (
+        isinstance(data, Tensor | np.ndarray | str | bytes)
+        or not hasattr(data, "__getitem__")
+        or not hasattr(data, "__len__")
+    ):
         raise UsageError(
-            f"A data set needs len() and indexing, but {type(data).__name__} lacks one of them. Pass a map-style torch "
-            "data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
+            f"A data set needs samples with labels, len() and indexing, which {type(data).__name__} lacks. Pass a "
+            "map-style torch data set, a Hugging Face data set, or a pair of tensors (inputs, labels)."
         )
     return data
 

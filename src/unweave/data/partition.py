@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unweave.data.labels import as_groups
 from unweave.data.samples import Collate, Samples
-from unweave.errors import UsageError, require_type, unknown
+from unweave.errors import UsageError, as_number, as_path, as_whole, plain_value, require_type, short, unknown
 from unweave.storage import COUNT, LIST, TEXT, read_json, require_form, write_whole
 
 SUBSETS = ("forget", "adjacent", "remote")
@@ -66,8 +66,9 @@ class Partition:
             taken = np.concatenate([self.forget, self.adjacent, self.forgotten])
             remote = np.setdiff1d(np.arange(size), taken)
         self.remote = positions_of("remote", remote, size)
-        self.allow_empty = allow_empty
-        self._check(allow_empty)
+        require_type("allow_empty", plain_value(allow_empty), bool, "true or false")
+        self.allow_empty = bool(allow_empty)
+        self._check(self.allow_empty)
 
     def _check(self, allow_empty: bool) -> None:
         for index, name in enumerate(EVERY):
@@ -104,17 +105,23 @@ class Partition:
         the training labels need not be read from the data set.
         """
         samples = Samples(dataset, collate=collate)
-        fine = np.asarray(fine)
+        fine = _entries("fine", fine)
         if fine.ndim != 1:
             raise UsageError(f"fine must hold one class per sample, but has the shape {fine.shape}.")
         if len(fine) != len(samples):
             raise UsageError(f"fine has {len(fine)} entries, but the data set has {len(samples)} samples.")
         try:
-            wanted = [forget] if isinstance(forget, int | str | np.integer) else list(forget)
+            wanted = (
+                [forget]
+                if isinstance(forget := plain_value(forget), int | str)
+                else [plain_value(one) for one in forget]
+            )
         except TypeError:
-            raise UsageError(f"forget must be a fine class or a list of them, not {forget!r}.") from None
+            raise UsageError(f"forget must be a fine class or a list of them, not {short(forget)}.") from None
+        if names is not None:
+            require_type("names", names, Sequence, "a list of names")
         codes = [_class_code(name, names, fine) for name in wanted]
-        label = np.asarray(labels) if labels is not None else _groups(samples)
+        label = _entries("labels", labels) if labels is not None else _groups(samples)
         if label.shape != fine.shape:
             raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
         is_forget = np.isin(fine, codes)
@@ -146,11 +153,10 @@ class Partition:
 
     def with_noise(self, *, remote_to_adjacent: float = 0.0, adjacent_to_remote: float = 0.0, seed: int = 0) -> Self:
         """Move a random share of retained samples to the wrong subset, to measure the effect (the paper's study)."""
-        if seed < 0:
-            raise UsageError(f"seed is {seed}, but must be at least 0.")
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(as_whole("seed", seed, at_least=0))
         moved = {}
-        for name, share in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
+        for name, given in (("remote", remote_to_adjacent), ("adjacent", adjacent_to_remote)):
+            share = as_number(f"The share of {name} samples to misplace", given)
             if not 0 <= share <= 1:
                 raise UsageError(f"The share of {name} samples to misplace is {share}, but must be in [0, 1].")
             moved[name] = generator.permutation(self[name])[: round(share * len(self[name]))]
@@ -191,7 +197,7 @@ class Partition:
     # Subsets and indices
 
     def __getitem__(self, subset: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if subset not in EVERY:
+        if not isinstance(subset, str) or subset not in EVERY:
             raise unknown("subset", subset, EVERY)
         indices: np.ndarray[Any, np.dtype[np.int64]] = getattr(self, subset)
         return indices
@@ -235,7 +241,10 @@ class Partition:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the indices as JSON, atomically."""
-        write_whole(Path(path), self.to_json().encode())
+        file = as_path("path", path)
+        if not file.name:
+            raise UsageError(f"{str(path)!r} is not the name of a file.")
+        write_whole(file, self.to_json().encode())
 
     def to_json(self) -> str:
         """Return the indices as JSON, as `save` writes them."""
@@ -245,7 +254,7 @@ class Partition:
     @classmethod
     def load(cls, path: str | os.PathLike[str], dataset: Any, *, collate: Collate | None = None) -> Self:
         """Read indices for this data set, written by `save` or by you in the same format."""
-        content = _read_json(Path(path))
+        content = _read_json(as_path("path", path))
         samples = dataset if isinstance(dataset, Samples) else Samples(dataset, collate=collate)
         if content["samples"] != len(samples):
             raise UsageError(
@@ -280,14 +289,9 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return sorted positions as int64. Raises `UsageError` for invalid ones."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    elif isinstance(values, Iterable) and not isinstance(values, Sequence | np.ndarray):
+    if isinstance(values, Iterable) and not isinstance(values, Sequence | np.ndarray | Tensor):
         values = list(values)
-    try:
-        found = np.asarray(values)
-    except ValueError as error:
-        raise UsageError(f"The {name} indices must be a list of whole numbers: {error}") from error
+    found = _entries(f"The {name} indices", values, "a list of whole numbers")
     if found.size == 0:
         return np.empty(0, dtype=np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -303,6 +307,15 @@ def positions_of(name: str, values: Any, size: int) -> np.ndarray[Any, np.dtype[
     if len(once) != len(found):
         raise UsageError(f"{name} lists sample {once[counts > 1][0]} more than once. List each sample once.")
     return once.astype(np.int64)
+
+
+def _entries(name: str, values: Any, words: str = "a list with one entry per sample") -> np.ndarray[Any, Any]:
+    """Return a list, an array or a tensor as an array."""
+    try:
+        return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except (ValueError, TypeError, RuntimeError, OverflowError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"{name} must be {words}, not {short(values)}: {reason}") from error
 
 
 def _groups(samples: Samples) -> np.ndarray[Any, Any]:
@@ -324,7 +337,7 @@ def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, 
             raise UsageError(
                 f"The {name} condition must be a function of one sample that returns True or False: {error}"
             ) from error
-    mask = np.asarray(condition)
+    mask = _entries(f"The {name} mask", condition)
     if mask.dtype.kind != "b" or mask.shape != (len(samples),):
         raise UsageError(
             f"The {name} mask must hold one boolean for each of the {len(samples)} samples, not {mask.dtype} values "
@@ -338,6 +351,6 @@ def _class_code(name: int | str, names: Sequence[str] | None, fine: np.ndarray[A
         if name not in names:
             raise unknown("class", name, names)
         name = list(names).index(name)
-    if name not in fine:
-        raise UsageError(f"No sample has the fine class {name!r}. The classes are {np.unique(fine).tolist()}.")
+    if not isinstance(name, int | str) or not (fine == name).any():
+        raise UsageError(f"No sample has the fine class {short(name)}. The classes are {np.unique(fine).tolist()}.")
     return name

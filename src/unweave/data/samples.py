@@ -22,7 +22,7 @@ from unweave.data.loading import Order, Shelf, stream, worker_count
 from unweave.data.padding import token_lengths, trimmed
 from unweave.data.stored import Stored
 from unweave.data.trees import byte_size, form_of, same, to_device
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, short, unknown
 from unweave.runtime import exchange, own_random_numbers, processes, seed_host
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -77,7 +77,15 @@ class Samples:
 
     def __init__(self, dataset: Any, *, collate: Collate | None = None) -> None:
         self.dataset = as_dataset(dataset)
-        self.collate = collate or stacked
+        try:
+            len(self.dataset)
+        except TypeError:
+            raise UsageError(
+                f"The data set must have a length and be indexed by position, but this is {short(dataset)}."
+            ) from None
+        if collate is not None and not callable(collate):
+            raise UsageError(f"collate must be a function of a list of samples, not {short(collate)}.")
+        self.collate = stacked if collate is None else collate
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self.cut_padding: bool | None = None
@@ -246,7 +254,7 @@ class Samples:
 
 def as_keep_data(word: str) -> KeepData:
     """Return a valid choice. Raises `UsageError` for any other word."""
-    if word not in get_args(KeepData):
+    if not isinstance(word, str) or word not in get_args(KeepData):
         raise unknown("keep_data", word, get_args(KeepData))
     choice: KeepData = next(choice for choice in get_args(KeepData) if choice == word)
     return choice

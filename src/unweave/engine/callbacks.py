@@ -20,7 +20,7 @@ from torch import Tensor
 from unweave.data import Partition
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.workbench import Workbench
-from unweave.errors import UsageError, require_type
+from unweave.errors import UsageError, as_number, as_whole, require_type
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,10 @@ class Checkpoints(Callback):
     steps: int | None = None
 
     def __post_init__(self) -> None:
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", as_number("seconds", self.seconds))
+        if self.steps is not None:
+            object.__setattr__(self, "steps", as_whole("steps", self.steps))
         if (self.seconds is not None and self.seconds < 0) or (self.steps is not None and self.steps < 1):
             raise UsageError(
                 f"Checkpoints every {self.seconds} seconds or {self.steps} steps: seconds must be at least 0 and "

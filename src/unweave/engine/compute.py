@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, get_args
 
 import torch
 
 from unweave.data import KeepData, as_keep_data
 from unweave.engine.compiling import Compile
-from unweave.errors import UsageError, require_type, unknown
+from unweave.errors import as_whole, plain_value, require_type, unknown
 from unweave.runtime import Precision, limited_to, parse_bytes, pick_device, resolve_precision, sharding
 
 
@@ -55,14 +54,15 @@ class Compute:
             ("way to compile", self.compile, get_args(Compile)),
             ("precision", self.precision, get_args(Precision)),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise unknown(name, value, known)
+        require_type("device", self.device, (str, torch.device, type(None)), 'a device, such as "cpu"')
+        require_type("shard", self.shard, (bool, type(None)), "true, false or None")
         as_keep_data(self.keep_data)
         if self.micro_batch is not None:
-            require_type("micro_batch", self.micro_batch, Integral, "a whole number")
-            if self.micro_batch < 1:
-                raise UsageError(f"micro_batch is {self.micro_batch}, but must be at least 1.")
+            object.__setattr__(self, "micro_batch", as_whole("micro_batch", self.micro_batch, at_least=1))
         if self.max_memory is not None:
+            object.__setattr__(self, "max_memory", plain_value(self.max_memory))
             parse_bytes(self.max_memory)
 
     @contextmanager

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unweave.data import nearest
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_whole, require_type, short
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,19 @@ def entanglement(
     names: Sequence[str] | None,
 ) -> Entanglement:
     """Measure entanglement from features, labels and groups of the whole training data."""
-    group = np.asarray(groups)
+    try:
+        group = np.asarray(groups)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"groups must be a list with one entry per sample, not {short(groups)}.") from error
+    if group.ndim != 1:
+        raise UsageError(f"groups must be a list with one entry per sample, but has the shape {group.shape}.")
     if len(group) != len(labels):
         raise UsageError(f"groups has {len(group)} entries, but the data set has {len(labels)} samples.")
     is_forget = np.zeros(len(labels), dtype=bool)
     is_forget[forget] = True
-    if k < 1:
-        raise UsageError(f"k is {k}, but every sample needs one neighbour at least.")
+    k = as_whole("k", k, at_least=1)
+    if names is not None:
+        require_type("names", names, Sequence, "a list of names")
     if names is not None and group.dtype.kind not in "iu":
         raise UsageError(f"names needs groups that are whole numbers, but these are {group.dtype}. Leave names out.")
     if names is not None and len(names) <= int(group.max()):

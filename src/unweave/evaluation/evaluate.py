@@ -10,7 +10,7 @@ from torch import nn
 
 from unweave.data import Partition
 from unweave.engine import Compute
-from unweave.errors import UsageError, require_seed, require_type, unknown
+from unweave.errors import UsageError, as_whole, plain_value, require_seed, require_type, unknown
 from unweave.evaluation.accuracy import accuracy_and_losses, accuracy_metrics
 from unweave.evaluation.bounds import Certificate, certificate_metrics
 from unweave.evaluation.distances import klom_metrics, reference_metrics, weight_metrics
@@ -92,14 +92,21 @@ def evaluate(
     2
     """
     _refuse_moved(moved)
-    references = [reference] if isinstance(reference, nn.Module) else list(reference or ())
-    _require_arguments(model, train, test, references, original, questions, resamples, batch_size, compute)
-    seed = require_seed(seed)
+    references = _listed(reference)
+    _require_arguments(model, train, test, references, original, questions, batch_size, compute)
+    seed, resamples = require_seed(seed), as_whole("resamples", resamples, at_least=0)
     compute = compute or Compute()
-    computing = compute.looking | {"batch_size": batch_size}
+    computing = compute.looking | {"batch_size": plain_value(batch_size)}
     asking = _Asking(model, train, test, references, original, others, seed, resamples, computing)
     with compute.limiting():
         return asking.scores(look, task, questions, relearn or RelearnSettings(), certificate)
+
+
+def _listed(reference: Any) -> list[Any]:
+    """Return the references as a list; there may be one, several or none."""
+    if reference is None:
+        return []
+    return list(reference) if isinstance(reference, Sequence) and not isinstance(reference, str) else [reference]
 
 
 def _refuse_moved(arguments: Mapping[str, Any]) -> None:
@@ -117,19 +124,19 @@ def _require_arguments(
     references: Sequence[Any],
     original: Any,
     questions: Collection[str],
-    resamples: int,
     batch_size: int | None,
     compute: Any,
 ) -> None:
     """Raise a `UsageError` for an invalid argument."""
+    require_type("questions", questions, (list, tuple, set, frozenset), "a list of names")
     for name in questions:
-        if name not in QUESTIONS:
+        if not isinstance(name, str) or name not in QUESTIONS:
             raise unknown("question", name, QUESTIONS)
     require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("train", train, Partition, "a Split of the training data")
     require_type("test", test, (Partition, type(None)), "a Split of the test data")
-    if resamples < 0 or (batch_size is not None and batch_size < 1):
-        raise UsageError(f"resamples must be at least 0 and batch_size at least 1, not {resamples} and {batch_size}.")
+    if batch_size is not None:
+        as_whole("batch_size", batch_size, at_least=1)
     for other in references:
         require_type("reference", other, nn.Module, "a retrained torch nn.Module, or a list of them")
     require_type("original", original, (nn.Module, type(None)), "a torch nn.Module")

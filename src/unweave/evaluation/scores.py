@@ -12,6 +12,7 @@ from unweave.errors import UsageError, unknown
 from unweave.evaluation.goals import Goal, collapse, goals
 from unweave.evaluation.metric import Metric
 from unweave.evaluation.predictions import Observed
+from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, require_form
 
 SCHEMA = 2
 WIDTH = 80
@@ -32,6 +33,18 @@ SHOWN = (  # rows of the printed table besides accuracy and loss; to_dict() has 
     "probe_accuracy",
     "forget_bound",
 )
+
+ROW = {
+    "metric": TEXT,
+    "split": TEXT,
+    "subset": TEXT,
+    "better": TEXT,
+    "note?": TEXT,
+    **dict.fromkeys(("value?", "low?", "high?", "reference?", "before?"), NUMBER),
+}
+KEYS = {name.removesuffix("?") for name in ROW}
+SUBSET = {"samples": COUNT, "accuracy?": NUMBER, "loss?": NUMBER}
+FORM = {**{f"{part}?": {"*": SUBSET} for part in PARTS}, "model?": OBJECT, "metrics?": [ROW]}
 
 
 class Scores:
@@ -118,10 +131,20 @@ class Scores:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Scores:
         """Return the scores from the output of `to_dict`."""
+        require_form(content, {}, "The scores")
         values = dict(content)
         if (schema := values.pop("schema", None)) != SCHEMA:
             raise UsageError(f"These scores have schema {schema!r}; this unweave reads {SCHEMA}.")
-        return cls(values, [Metric(**row) for row in values.get("metrics", [])])
+        require_form(values, FORM, "The scores")
+        rows = values.get("metrics") or []
+        for row in rows:
+            if odd := [name for name in row if name not in KEYS]:
+                raise UsageError(f"The scores have the unknown entry {odd[0]!r} in a metric.")
+            if row["better"] not in ARROWS:
+                raise unknown("direction of a metric", row["better"], ARROWS)
+        return cls(
+            values, [Metric(**{"value": None, **{k: v for k, v in row.items() if v is not None}}) for row in rows]
+        )
 
     def __str__(self) -> str:
         lines = self._accuracies()
@@ -139,9 +162,9 @@ class Scores:
                 found = self.values.get(part, {}).get(subset)
                 if found is None:
                     continue
-                accuracy = "–" if found["accuracy"] is None else f"{found['accuracy']:.2%}"
-                loss = "–" if found["loss"] is None else f"{found['loss']:.3f}"
-                lines.append(f"{part:<9}{subset:<10}{found['samples']:>9}{accuracy:>10}{loss:>10}")
+                accuracy = "–" if found.get("accuracy") is None else f"{found['accuracy']:.2%}"
+                loss = "–" if found.get("loss") is None else f"{found['loss']:.3f}"
+                lines.append(f"{part:<9}{subset:<10}{found.get('samples', '–'):>9}{accuracy:>10}{loss:>10}")
         return lines
 
     def _others(self) -> list[str]:

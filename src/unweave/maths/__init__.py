@@ -8,6 +8,7 @@ tensor(0.5000)
 """
 
 from unweave.maths.distributions import averaged_quantiles, clipped, divergence, odds_of, squared_wasserstein
+from unweave.maths.inputs import require_tensor, require_vector
 from unweave.maths.spans import Gradient, combine, gram_matrix, remove_span
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "gram_matrix",
     "odds_of",
     "remove_span",
+    "require_tensor",
+    "require_vector",
     "squared_wasserstein",
 ]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_number, as_whole
+from unweave.maths.inputs import require_tensor, require_vector
 
 
 def odds_of(losses: Tensor) -> Tensor:
@@ -22,6 +23,7 @@ def odds_of(losses: Tensor) -> Tensor:
         >>> odds_of(torch.tensor([0.0, 12.0]))
         tensor([-13.8155,  12.0000])
     """
+    require_tensor("losses", losses)
     least = losses.clamp(min=1e-6)  # below this, float32 no longer resolves p
     return least + torch.log(-torch.expm1(-least))
 
@@ -41,6 +43,16 @@ def divergence(target: Tensor, scores: Tensor, *, temperature: float = 1.0) -> T
         >>> divergence(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0.0, 0.0]]))  # log 2
         tensor([0.6931])
     """
+    for name, logits in (("target", target), ("scores", scores)):
+        require_tensor(name, logits)
+        if logits.ndim < 2 or not logits.is_floating_point():
+            kind = f"{logits.dtype} in the shape {tuple(logits.shape)}"
+            raise UsageError(f"{name} must hold logits of shape (samples, classes), not {kind}.")
+    if target.shape != scores.shape:
+        raise UsageError(
+            f"target and scores must have one shape, but have {tuple(target.shape)} and {tuple(scores.shape)}."
+        )
+    temperature = as_number("temperature", temperature)
     probabilities = functional.softmax(target / temperature, dim=-1)
     log_probabilities = functional.log_softmax(scores / temperature, dim=-1)
     found = (torch.xlogy(probabilities, probabilities) - probabilities * log_probabilities).sum(dim=-1)
@@ -61,7 +73,8 @@ def clipped(losses: Tensor, *, at: float) -> Tensor:
         >>> clipped(torch.tensor([3.0, 12.0]), at=10.0)
         tensor([ 3., 10.])
     """
-    return losses.clamp(max=at)
+    require_tensor("losses", losses)
+    return losses.clamp(max=as_number("at", at))
 
 
 def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
@@ -85,8 +98,7 @@ def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:
         tensor(5.)
     """
     for name, losses in (("current", current), ("reference", reference)):
-        if losses.ndim != 1 or len(losses) == 0:
-            raise UsageError(f"{name} must be a non-empty vector of losses, but its shape is {tuple(losses.shape)}.")
+        require_vector(name, losses)
     current, reference = current.sort().values, reference.sort().values
     n, m = len(current), len(reference)
     if n == m:
@@ -125,11 +137,10 @@ def averaged_quantiles(losses: Tensor, count: int) -> Tensor:
         >>> averaged_quantiles(torch.tensor([4.0, 0.0, 2.0]), 2)  # means of 0, 0, 2 and of 2, 4, 4: each loss twice
         tensor([0.6667, 3.3333])
     """
-    if losses.ndim != 1 or len(losses) == 0 or count < 1:
-        raise UsageError(
-            f"{count} quantiles of losses of shape {tuple(losses.shape)} cannot be taken. "
-            "Pass a non-empty vector of losses and a count of at least 1."
-        )
+    require_vector("losses", losses)
+    count = as_whole("count", count, at_least=1)
+    if count * len(losses) >= 2**53:
+        raise UsageError(f"{count} quantiles are more than can be computed.")
     ordered = losses.sort().values.double()
     area = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)])  # under the quantile function, a staircase
     ends = torch.arange(count + 1, device=losses.device) * len(losses)

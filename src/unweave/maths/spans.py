@@ -8,7 +8,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_number
+from unweave.maths.inputs import require_gradient, require_gradients
 from unweave.runtime import exchange, is_cut, local
 
 Gradient: TypeAlias = "list[Tensor]"  # one tensor per trainable parameter, in the parameter's shape
@@ -48,6 +49,9 @@ def remove_span(
         >>> remove_span(u, [g, g])  # the basis has the same gradient twice
         [tensor([1., 0.]), tensor([3.])]
     """
+    require_gradient("direction", direction)
+    require_gradients("basis", basis)
+    ridge = as_number("ridge", ridge)
     for gradient in basis:
         if [part.shape for part in gradient] != [part.shape for part in direction]:
             raise UsageError("Every gradient of the basis must have the shapes of the direction.")
@@ -102,7 +106,9 @@ def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
         tensor([[25.,  3.],
                 [ 3.,  1.]], dtype=torch.float64)
     """
-    count = len(gradients)
+    count = len(require_gradients("gradients", gradients))
+    if not count or not gradients[0]:
+        raise UsageError("There are no gradients, or they have no parameters.")
     products = []
     here = [[local(part) for part in gradient] for gradient in gradients]
     for pieces in _chunks([_flat(parts) for parts in zip(*here, strict=True)]):

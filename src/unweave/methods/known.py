@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, short, unknown
 from unweave.methods.altpo import AltPO
 from unweave.methods.ceu import CEU
 from unweave.methods.delete import Delete
@@ -100,7 +100,7 @@ def find_method(method: str | Method | type[Method]) -> type[Method]:
     if isinstance(method, type) and issubclass(method, Method):
         return method
     if not isinstance(method, str):
-        raise UsageError(f"method is {method!r}, but must be a name, a subclass of Method or an object of one.")
+        raise UsageError(f"method is {short(method)}, but must be a name, a subclass of Method or an object of one.")
     if method in METHODS:  # searching all installed packages takes milliseconds, and this is called often
         return METHODS[method]
     methods = all_methods()

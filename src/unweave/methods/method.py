@@ -63,8 +63,8 @@ class Method(Settings, ABC):
     @classmethod
     def configure(cls, *layers: Mapping[str, Any], profile: str | None = None) -> Self:
         """Return the method with the profile's values, overridden by each layer of values in turn."""
-        profile = profile or next(iter(cls.profiles))
-        if profile not in cls.profiles:
+        profile = next(iter(cls.profiles)) if profile is None else profile
+        if not isinstance(profile, str) or profile not in cls.profiles:
             raise unknown(f"profile of {cls.name}", profile, cls.profiles)
         values = dict(cls.profiles[profile])
         for layer in layers:

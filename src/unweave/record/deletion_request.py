@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from unweave.data import Partition
-from unweave.errors import UsageError, require_type, require_words
+from unweave.errors import UsageError, as_path, require_type, require_words, short
 from unweave.record import signing
 from unweave.record.forget_set import Content, ForgetSet
 from unweave.record.forgotten import refuse_forgotten
@@ -57,6 +57,11 @@ class DeletionRequest:
             raise UsageError(f"The request's id is {self.id!r}, but must be a string that is not empty.")
 
     def _require_words(self) -> None:
+        for name in ("key", "previous"):
+            if getattr(self, name) is not None:
+                as_path(name, getattr(self, name))
+        if self.content is not None and not callable(self.content):
+            raise UsageError(f"content must be a function of a position, not {short(self.content)}.")
         require_words("The request's id", self.id)
         require_words("The request's text", self.text)
         if (length := len(self.id) + len(self.text)) > TEXT_LENGTH:

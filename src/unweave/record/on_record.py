@@ -13,7 +13,7 @@ from torch import nn
 
 from unweave.data import Partition
 from unweave.engine import Cost
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_path, require_type, short
 from unweave.evaluation import Scores
 from unweave.record.certificates import certificate_of, model_after
 from unweave.record.deletion_request import DeletionRequest
@@ -78,7 +78,12 @@ def write(
             raise UsageError(
                 "A record from a folder needs the original model and the split: pass original= and split=."
             )
-        return write_record(run, asked, _of_folder(Path(run), original, split, test), original=original)
+        _require_parts(original, split, test)
+        return write_record(run, asked, _of_folder(as_path("run", run), original, split, test), original=original)
+    if not isinstance(getattr(run, "folder", None), Path | None) or not isinstance(
+        getattr(run, "model", None), nn.Module
+    ):
+        raise UsageError(f"run must be what unlearn returned, or the path of its folder, not {short(run)}.")
     if run.folder is None:
         raise UsageError("A record needs the folder of its run. Pass out= to unlearn.")
     device = pick_device(None)
@@ -94,6 +99,12 @@ def write(
         begun=run.begun,
     )
     return write_record(run.folder, asked, finished, original=run.original)
+
+
+def _require_parts(original: Any, split: Any, test: Any) -> None:
+    require_type("original", original, nn.Module, "a torch nn.Module")
+    require_type("split", split, Partition, "the Split that was unlearned with")
+    require_type("test", test, (Partition, type(None)), "the Split of the test data")
 
 
 def _of_folder(folder: Path, original: nn.Module, split: Partition, test: Partition | None) -> FinishedRun:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_path
 from unweave.record import signing
 from unweave.record.schema import NAMES, require_record
 from unweave.storage import canonical, read_json, sha256
@@ -20,7 +20,7 @@ from unweave.storage import canonical, read_json, sha256
 
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record and check its hash. A changed record raises a `UsageError`."""
-    record = require_record(read_json(path), str(path))
+    record = require_record(read_json(as_path("path", path)), str(path))
     if record["hash"] != content_hash(record):
         raise UsageError(
             f"{path} does not match its own hash: it was changed or damaged. `unweave record verify` names the section."

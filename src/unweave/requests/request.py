@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from unweave.api import Result, unlearn
 from unweave.engine import Callback
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_path, require_type
 from unweave.methods import Method, all_methods, find_method
 from unweave.record import DeletionRequest
 from unweave.requests.drafting import draft_request
@@ -137,7 +137,7 @@ class Request(DeletionRequest):
         >>> Request.load(file, seed=1).settings
         {'epochs': 2}
         """
-        return cls(**{**read_request(Path(path), cls), **changes})
+        return cls(**{**read_request(as_path("path", path), cls), **changes})
 
     @classmethod
     def draft(cls, model: str, train: str, *, weights: str | None = None, home: str | os.PathLike[str] = ".") -> str:
@@ -159,6 +159,9 @@ class Request(DeletionRequest):
 
     def chosen(self) -> Method:
         """Return the method with its settings."""
+        require_type("settings", self.settings, Mapping, "names with values")
+        for name in ("method", "goal", "profile"):
+            require_type(name, getattr(self, name), (str, type(None)), "a name")
         names = [name for name, one in all_methods().items() if any(row["name"] == "goal" for row in one.describe())]
         name = self.method or (names[0] if self.goal else DEFAULT)
         if self.goal and name not in names:

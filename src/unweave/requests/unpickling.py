@@ -75,6 +75,8 @@ def convert_weights(file: str | os.PathLike[str], out: str | os.PathLike[str] | 
 
 
 def _beside(source: Path) -> Path:
+    if not source.name:
+        raise UsageError(f"{source} is not the name of a file. Give the file to convert.")
     name = "model.safetensors" if source.name == "pytorch_model.bin" else f"{source.stem}.safetensors"
     if source.name.startswith("adapter_model"):
         name = "adapter_model.safetensors"

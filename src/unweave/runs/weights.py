@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import safetensors.torch
 from torch import Tensor, nn
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_path, require_type
 from unweave.storage import read_weights
 
 
@@ -41,7 +40,8 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     Traceback (most recent call last):
     unweave.errors.UsageError: runs/17 cannot be read: the file does not exist.
     """
-    tensors = read_weights(Path(path), model)
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    tensors = read_weights(as_path("path", path), model)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

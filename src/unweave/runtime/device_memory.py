@@ -20,7 +20,7 @@ def parse_bytes(size: int | str) -> int:
     (8000000000, 1610612736, 100)
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", str(size).lower())
-    if not found or float(found[1]) <= 0:
+    if not found or not 0 < float(found[1]) < 2**63:
         raise UsageError(f"{size!r} is not a size of memory. Write it like 8GB, 500MiB or a number of bytes.")
     return int(float(found[1]) * UNITS[found[2] or ""])
 

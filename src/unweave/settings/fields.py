@@ -20,9 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, as_number, plain_value, require_type, short, unknown
 from unweave.settings.search import Search
 
 
@@ -112,6 +110,7 @@ class Settings:
         What a user gives (see `given`) is taken as it is.
         """
         types, others = _types(cls), cls.given_names()
+        require_type("settings", values, Mapping, "names with values")
         for name, value in values.items():
             if name not in types and name not in others:
                 raise unknown("setting", name, types)
@@ -208,16 +207,15 @@ def _from_text(name: str, value: Any, kind: Any) -> Any:
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
-    if isinstance(value, np.generic):  # a NumPy number counts as a Python number
-        value = value.item()
+    value = plain_value(value)  # a number of NumPy or torch counts as one of Python
     if choices := _choices(kind):
-        if value not in choices or isinstance(value, bool):
-            raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(map(str, choices))}.")
+        if not isinstance(value, str | int | float) or value not in choices or isinstance(value, bool):
+            raise UsageError(f"{name} is {short(value)}, but must be one of {', '.join(map(str, choices))}.")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return as_number(name, value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UsageError(f"{name} is {value!r}, but must be {_article(kind)}.")
+        raise UsageError(f"{name} is {short(value)}, but must be {_article(kind)}.")
     if kind is float and not math.isfinite(value):
         raise UsageError(f"{name} is {value}, but must be a finite number.")
     return value
@@ -235,4 +233,4 @@ def _check_range(name: str, value: Any, limits: Mapping[str, float]) -> None:
         "below": lambda limit: value < limit,
     }
     if not all(holds[word](limit) for word, limit in limits.items()):
-        raise UsageError(f"{name} is {value}, but must be {_limit_words(limits)}.")
+        raise UsageError(f"{name} is {short(value)}, but must be {_limit_words(limits)}.")

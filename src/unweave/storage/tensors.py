@@ -55,8 +55,11 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def _require_safetensors(path: Path) -> None:
     refuse_pickled(path)
-    if not path.exists():
-        raise UsageError(f"{path} cannot be read: the file does not exist.")
+    try:
+        if not path.exists():
+            raise UsageError(f"{path} cannot be read: the file does not exist.")
+    except OSError as error:  # such as a name that is too long
+        raise UsageError(f"{path} cannot be read: {error}") from error
     if path.suffix != ".safetensors":
         raise UsageError(f"{path.name} is not a safetensors file. Pass a file whose name ends in .safetensors.")
     try:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unweave.data import Data, class_labels, labels_of, require_known_labels
 from unweave.errors import UsageError
 from unweave.tasks.choices import all_right, entropies, odds_against
-from unweave.tasks.raw import explained
+from unweave.tasks.raw import explained, require_batch
 from unweave.tasks.task import Task
 
 Loss: TypeAlias = Callable[[nn.Module, Data], Tensor]
@@ -120,6 +120,7 @@ def cross_entropy(model: nn.Module, data: Data) -> Tensor:
     >>> cross_entropy(nn.Linear(2, 3), (torch.zeros(4, 2), torch.tensor([0, 1, 2, 0]))).shape
     torch.Size([4])
     """
+    require_batch(model, data)
     return CLASSIFICATION.batch_losses(model, data)
 
 

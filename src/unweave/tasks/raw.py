@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Data, labels_of, tensors_of
-from unweave.errors import UsageError
+from unweave.errors import UsageError, require_type
 
 
 def raw_outputs(model: nn.Module, data: Data) -> Tensor:
@@ -32,6 +32,19 @@ def raw_outputs(model: nn.Module, data: Data) -> Tensor:
             f"The model must return a tensor, or an object with .logits; it returned {type(output).__name__}."
         )
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def require_batch(model: Any, data: Any) -> None:
+    """Raise a `UsageError` for what is no model, or no batch.
+
+    >>> require_batch(nn.Flatten(), torch.zeros(2))
+    Traceback (most recent call last):
+    unweave.errors.UsageError: data must be a pair (inputs, labels) or a mapping with "labels", not Tensor.
+    """
+    require_type("model", model, nn.Module, "a torch nn.Module")
+    is_pair = isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[1], Tensor)
+    if not is_pair and not (isinstance(data, Mapping) and isinstance(data.get("labels"), Tensor)):
+        raise UsageError(f'data must be a pair (inputs, labels) or a mapping with "labels", not {type(data).__name__}.')
 
 
 def explained(model: nn.Module, data: Data, *, run: Callable[[nn.Module, Data], Tensor] = raw_outputs) -> Tensor:

@@ -1,0 +1,113 @@
+"""Doors for command lines: every command and option with values that are odd or lead to odd files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import typer
+
+from tests.helpers.fuzz_parsers import CORPUS, OLD, seeds
+from tests.helpers.fuzz_values import TEXTS, json_bytes
+from unweave.cli import commands
+from unweave.cli.app import app
+
+WORDS = (
+    "digits",
+    "two-stage",
+    "ga",
+    "cifar100-resnet18",
+    "erase",
+    "retrain",
+    "0",
+    "1",
+    "3",
+    "0.5",
+    "forget=9",
+    "epochs=1",
+    "all",
+    "cpu",
+)
+FILES = (
+    "record.json",
+    "proof.json",
+    "forget-proofs.json",
+    "exact-scores.json",
+    "split.json",
+    "key.pub",
+    "request.yaml",
+    "run",
+    "study",
+    "new",
+    "rows.csv",
+    "nowhere",
+)
+GLOBAL = ("--help", "--version", "--nonsense", "--", "-x")
+
+
+@cache
+def known() -> dict[tuple[str, ...], list[Any]]:
+    """Return the parameters of every command, by its words."""
+    found: dict[tuple[str, ...], list[Any]] = {}
+    group = typer.main.get_command(app)
+    for name in commands.COMMANDS:
+        command = group.get_command(None, name)  # type: ignore[attr-defined, arg-type]
+        inner = getattr(command, "commands", None)
+        for words, one in [((name, sub), found_) for sub, found_ in inner.items()] if inner else [((name,), command)]:
+            found[words] = one.params
+    return found
+
+
+def prepare(folder: Path, chance: Random) -> None:
+    """Write files for a command line, some of them odd."""
+    for name, seed in (
+        ("record.json", "record-2"),
+        ("proof.json", "proof"),
+        ("forget-proofs.json", "proofs"),
+        ("exact-scores.json", "exact"),
+        ("split.json", "split"),
+    ):
+        content = json_bytes(seeds(seed), chance) if chance.random() < 0.3 else json.dumps(seeds(seed)).encode()
+        (folder / name).write_bytes(content)
+    (folder / "key.pub").write_bytes((OLD / "key.pub").read_bytes())
+    (folder / "request.yaml").write_bytes((CORPUS / "request.yaml").read_bytes())
+    (folder / "rows.csv").write_text("person_id,text,label\n17,a,0\n18,b,1\n")
+    (folder / "run").mkdir(exist_ok=True)
+    for name in ("record.json", "forget-proofs.json", "exact-scores.json"):
+        (folder / "run" / name).write_bytes((folder / name).read_bytes())
+    for name, content in seeds("study").items():
+        file = folder / "study" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(json_bytes(content, chance) if chance.random() < 0.1 else json.dumps(content).encode())
+
+
+def line(chance: Random) -> list[str]:
+    """Return the words of a command line."""
+    words, params = chance.choice(list(known().items()))
+    found = list(words)
+    for param in params:
+        if param.param_type_name == "argument":
+            if chance.random() < 0.95:
+                found += [_value(param, chance) for _ in range(1 if param.nargs == 1 else chance.choice((1, 2)))]
+        elif chance.random() < 0.25:
+            found.append(chance.choice(param.opts))
+            if not param.is_flag:
+                found.append(_value(param, chance))
+    if chance.random() < 0.05:
+        found.insert(chance.randrange(len(found) + 1), chance.choice(GLOBAL))
+    # No process can be given a word with a zero byte or half a character.
+    return [word.replace("\0", "").encode("utf-8", "replace").decode() for word in found]
+
+
+def _value(param: Any, chance: Random) -> str:
+    choices: Sequence[str] = WORDS
+    kind = param.type_descriptor.annotation
+    if kind is Path or param.name in ("model", "train", "test", "out", "folder", "forget"):
+        choices = FILES
+    elif kind in (int, float):
+        choices = ("0", "1", "2", "-1", "1e9", "99999999999999999999", "nan", "x")
+    return str(chance.choice(TEXTS if chance.random() < 0.2 else choices))
