@@ -46,7 +46,8 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
     entanglement = ""
 
     def note(name: str, model: nn.Module) -> None:
-        scores.setdefault(name, []).append(evaluate(model, task.train, task.test, compute=Compute(device)).to_dict())
+        found = evaluate(model, task.train, task.test, questions=(), compute=Compute(device))
+        scores.setdefault(name, []).append(found.to_dict())
 
     for seed in range(seeds):
         say(f"seed {seed}: training the original model on {len(task.train.samples)} digits")
