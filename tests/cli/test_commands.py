@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from unweave.cli.commands import COMMANDS
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "accelerate")
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], []])
+@pytest.mark.parametrize("words", [["--version"], ["--help"], [], ["run", "--help"], ["convert", "--help"]])
 def test_the_version_and_the_help_load_no_torch(words):
     code = f"""
 import sys
@@ -55,3 +56,24 @@ def test_a_wrong_name_suggests_the_nearest():
     assert done.returncode == 2
     assert "No such command 'stdy'" in done.stderr
     assert "Did you mean 'study'" in done.stderr
+
+
+def test_completion_knows_commands_and_flags():
+    for words, place, expected in (("unweave insp", 1, "inspect"), ("unweave run --meth", 2, "--method")):
+        asked = {"_UNWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+        code = "import sys; sys.argv = ['unweave']; from unweave.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        )
+        assert expected in done.stdout.split(), done.stderr
+
+
+def test_the_help_of_the_commands_people_begin_with_has_examples():
+    group = typer.main.get_command(app)
+    context = group.make_context("unweave", [], resilient_parsing=True)
+    for name in ("unlearn", "inspect", "init", "convert", "run", "study", "tune", "evaluate", "audit", "report"):
+        command = group.get_command(context, name)
+        shown = command.get_help(typer.Context(command, info_name=f"unweave {name}"))
+        lines = [line for line in shown.splitlines() if line.strip().startswith(f"unweave {name} ")]
+        assert lines, name
+        assert all(len(line) <= 100 for line in lines)

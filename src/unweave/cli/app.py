@@ -37,7 +37,10 @@ class Commands(TyperGroup):
         for module, _ in known:
             import_module(f"unweave.cli.{module}")
         self.commands.update(typer.main.get_group(app).commands)
-        return super().get_command(ctx, cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and found.help:
+            found.help = found.help.replace(r"\b", "\b")  # docstrings are raw; this keeps the lines of examples
+        return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and summaries of all commands, without importing them."""

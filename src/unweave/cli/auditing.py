@@ -61,7 +61,14 @@ def evaluate(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a saved model: accuracies, attacks, distance to retrained models, both goals."""
+    r"""Measure a saved model: accuracies, attacks, distance to retrained models, both goals.
+
+    \b
+    Examples:
+      unweave evaluate runs/17
+      unweave evaluate runs/17 --original ckpt --ask membership --ask relearn
+      unweave evaluate model.safetensors --benchmark digits --retrain 2
+    """
     from unweave.lab.audit import examine, load_subject
 
     subject = load_subject(
@@ -111,7 +118,13 @@ def audit(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a saved model with every attack, including shadow models, relearning and a probe."""
+    r"""Attack a saved model with every attack, including shadow models, relearning and a probe.
+
+    \b
+    Examples:
+      unweave audit runs/17 --out audit
+      unweave audit runs/17 --original ckpt --shadows 0
+    """
     from unweave.lab.audit import audit as run_audit
     from unweave.lab.audit import load_subject
 

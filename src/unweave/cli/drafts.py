@@ -21,9 +21,14 @@ def init(
     weights: Annotated[str | None, typer.Option(help="Safetensors file, for a model of MODULE:FUNCTION.")] = None,
     out: Annotated[Path, typer.Option(help="File to write. It must be new.")] = Path("request.yaml"),
 ) -> None:
-    """Look at a model and its data, and write a request file with comments.
+    r"""Look at a model and its data, and write a request file with comments.
 
     Editors that know YAML schemas complete and check its keys by the schema that is written beside it.
+
+    \b
+    Examples:
+      unweave init --model ckpt --train train.parquet
+      unweave init --model ckpt --train train.parquet --out requests/17.yaml
     """
     if out.exists():
         raise UsageError(f"{out} exists already. Choose another --out, or remove it.")

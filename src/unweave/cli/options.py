@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Benchmark, find_benchmark
+
+if TYPE_CHECKING:
+    from unweave.lab.benchmarks import Benchmark
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda or cuda:1. Default: the best one available.")]
@@ -72,4 +74,6 @@ def benchmark_of(
     name: str, *, data: str | None, options: list[str] | None, small: bool, tuned: Path | None = None
 ) -> Benchmark:
     """Return the benchmark that a command names."""
+    from unweave.lab.benchmarks import find_benchmark
+
     return find_benchmark(name, data=data, options=chosen_options(options, small), tuned=tuned)

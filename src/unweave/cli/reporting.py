@@ -26,7 +26,13 @@ def report(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write tables, figures and one self-contained page of a study to DIR/report."""
+    r"""Write tables, figures and one self-contained page of a study to DIR/report.
+
+    \b
+    Examples:
+      unweave report study
+      unweave report study --against-paper
+    """
     if (folder / RUN).is_file() and not (folder / STUDY).exists():
         _show_run(folder, as_json=as_json)
         return

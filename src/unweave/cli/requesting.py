@@ -39,8 +39,8 @@ def unlearn(request: Request, resume: Resume = False, as_json: AsJson = False) -
     \b
     Examples:
       unweave unlearn --model ckpt --train train.parquet --forget ids.txt --out runs/17
-      unweave unlearn --model ckpt --train 'data/*.parquet' --forget "person_id = 17" --out runs/17 --resume
-      unweave unlearn request.yaml --seed 1 --out runs/18
+      unweave unlearn --model ckpt --train 'data/*.csv' --forget "person_id = 17" --out runs/17
+      unweave unlearn request.yaml --seed 1 --out runs/18 --resume
       unweave unlearn --after runs/17 --forget more-ids.txt --out runs/19
     """
     if request.out is None:

@@ -112,9 +112,15 @@ def study(
     compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Run a named study, or methods × seeds, on a benchmark into one folder.
+    r"""Run a named study, or methods × seeds, on a benchmark into one folder.
 
     The same command resumes a study that was stopped. Several studies may share a folder; their common cells run once.
+
+    \b
+    Examples:
+      unweave study digits --out study
+      unweave study digits alpha --seeds 3 --workers 2 --out study
+      unweave study request.yaml --methods original,ft,ga --out study
     """
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
     if tuned is not None:

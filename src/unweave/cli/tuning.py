@@ -57,9 +57,14 @@ def tune(
     compile_: Compile = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Tune methods with equally many trials each, judged on a held-out fifth of the training data, never on test data.
+    r"""Tune methods with equally many trials each, judged on a held-out fifth of the training data, never on test data.
 
     The best settings become the benchmark's profile `tuned`. Use it with --profiles tuned --tuned FOLDER.
+
+    \b
+    Examples:
+      unweave tune digits --methods ga --trials 20 --out tuning
+      unweave tune request.yaml --methods ga --out tuning
     """
     how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
     try:
