@@ -78,8 +78,7 @@ def run_benchmark(
     losses = None if reference is None else _losses_for(configured, reference)
     asked = _request(request_id, request, key, after)
     resume = resume and (unfinished(out).exists() or out.exists())  # without a run to resume, begin
-    # With --small the numbers mean nothing, so a collapse should not end the run.
-    guard = None if no_guard or small else Limits.parse(pairs(limits or []))
+    guard = None if no_guard or small else Limits.parse(pairs(limits or []))  # a collapse should not end --small
     compute = Compute(
         device,
         precision=precision,  # type: ignore[arg-type]

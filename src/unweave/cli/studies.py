@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,11 +128,7 @@ def study(
         _require_profile(tuned, profiles)
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
-    known = source()
-    cells, presets = _asked_for(known, named=named, methods=methods, own=own, every=every)
-    if not known.retrains and any(cell.method == "retrain" for cell in cells):
-        say(f"{known.name} has no training recipe, so nothing is retrained or compared with retrained models.")
-        cells = [cell for cell in cells if cell.method != "retrain"]
+    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
     common: dict[str, Any] = {
         "device": device,
         "precision": precision,
@@ -143,14 +140,25 @@ def study(
         "originals": originals,
         "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
     }
+    _show(_run(source, cells, out, workers=workers, **common), cells, as_json=as_json)
+
+
+def _run(source: Callable[[], Benchmark], cells: list[Cell], out: Path, *, workers: int, **common: Any) -> Store:
+    """Run the cells in this process, or in several."""
     try:
         if workers > 1:
-            store = run_workers(source, cells, out, workers=workers, **common)
-        else:
-            store = run_study(known, cells, out, **common)
+            return run_workers(source, cells, out, workers=workers, **common)
+        return run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")
-    _show(store, cells, as_json=as_json)
+
+
+def _with_recipe(benchmark: Benchmark, cells: list[Cell]) -> list[Cell]:
+    """Return the cells that can run: without a training recipe nothing is retrained."""
+    if benchmark.retrains or all(cell.method != "retrain" for cell in cells):
+        return cells
+    say(f"{benchmark.name} has no training recipe, so nothing is retrained or compared with retrained models.")
+    return [cell for cell in cells if cell.method != "retrain"]
 
 
 def _require_profile(tuned: Path, profiles: str) -> None:
@@ -185,11 +193,12 @@ def _asked_for(
     """
     of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
     if named is None and of_own:
-        return plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every), {}
+        cells = plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every)
+        return _with_recipe(benchmark, cells), {}
     named = named or "comparison"
     if of_own:
         raise UsageError(f"The study {named!r} sets its own cells. Leave --methods, --grid and --adjacency out.")
-    cells: list[Cell] = []
+    cells = []
     presets = {}
     for preset in find_presets(named):
         found = preset_cells(preset, benchmark, **every)
@@ -198,7 +207,7 @@ def _asked_for(
     for profile in every["profiles"]:
         if not any(profile_of(cell) == profile for cell in cells):
             raise no_profile(profile)
-    return each_once(cells), presets
+    return _with_recipe(benchmark, each_once(cells)), presets
 
 
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from unweave.cli.options import (
 from unweave.data import SUBSETS
 from unweave.lab.benchmarks import find_benchmark, profile_of_goal
 from unweave.lab.study import REFERENCES, in_words
-from unweave.lab.tuning import SEED, tuned_methods
+from unweave.lab.tuning import SEED, Tuning, tuned_methods
 from unweave.lab.tuning import tune as run_tuning
 
 
@@ -83,6 +83,23 @@ def tune(
         )
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")
+    given: dict[str, Any] = {"benchmark": benchmark, "out": out, "goal": goal, "data": data}
+    _show(done, trials=trials, options=options, small=small, as_json=as_json, **given)
+
+
+def _show(
+    done: Tuning,
+    *,
+    benchmark: str,
+    out: Path,
+    goal: str,
+    data: str | None,
+    trials: int,
+    options: list[str] | None,
+    small: bool,
+    as_json: bool,
+) -> None:
+    """Print the best settings, how to use them, and how many trials are left."""
     left, asked = sum(done.left().values()), trials * len(done.searches)
     if as_json:
         best = done.best["methods"] if done.best else {}
