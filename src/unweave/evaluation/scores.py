@@ -43,7 +43,7 @@ ROW = {
     **dict.fromkeys(("value?", "low?", "high?", "reference?", "before?"), NUMBER),
 }
 KEYS = {name.removesuffix("?") for name in ROW}
-SUBSET = {"samples": COUNT, "accuracy?": NUMBER, "loss?": NUMBER}
+SUBSET = {"samples?": COUNT, "accuracy?": NUMBER, "loss?": NUMBER}
 FORM = {**{f"{part}?": {"*": SUBSET} for part in PARTS}, "model?": OBJECT, "metrics?": [ROW]}
 
 

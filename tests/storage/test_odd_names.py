@@ -1,0 +1,26 @@
+"""Names in files and on the command line that no file can have. The fuzzing harness found these."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from unweave import Split, UsageError, load_weights
+
+
+def test_an_index_that_names_a_file_with_too_long_a_name_is_refused(tmp_path):
+    index = {"weight_map": {"weight": "a" * 300 + ".safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_weights(torch.nn.Linear(2, 2), tmp_path)
+
+
+def test_what_is_no_name_of_a_file_is_refused(unweave_command):
+    split = Split((torch.zeros(4, 1), torch.arange(4)), forget=[0], adjacent=[1])
+    with pytest.raises(UsageError, match="is not the name of a file"):
+        split.save("/")
+    for place in ("/", "."):
+        code, _, err = unweave_command("convert", place)
+        assert (code, err.startswith("unweave: ")) == (2, True), err
