@@ -176,6 +176,8 @@ def test_what_an_error_shows_of_a_value_is_short():
     assert short("a" * 99) == repr("a" * 99)[:60] + "…"
     assert short(10**5000) == "16610 bits"
     assert short([1] * 99) == "list"
+    with pytest.raises(uw.UsageError, match="at most 10000000, or memory runs out"):
+        uw.losses.averaged_quantiles(VECTOR, 2**31)
     assert plain_value(META) is META
     assert (as_whole("k", np.int8(3)), as_number("x", 3), as_path("out", Path("a"))) == (3, 3.0, Path("a"))
     for call in (lambda: as_whole("k", True), lambda: as_whole("k", 0.5), lambda: as_whole("k", 2**63)):

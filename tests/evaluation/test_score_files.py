@@ -11,7 +11,9 @@ ROW = {"split": "train", "subset": "forget", "metric": "accuracy", "value": 0.5,
 
 
 def test_scores_with_few_entries_are_read_and_shown():
-    found = Scores.from_dict({"schema": 2, "metrics": [ROW], "train": {"remote": {"samples": 3}}})
+    found = Scores.from_dict(
+        {"schema": 2, "metrics": [ROW], "train": {"remote": {"samples": 3}}, "test": None, "model": None}
+    )
     assert "50.00%" in str(found)
     assert "train    forget            –" in str(found)
     assert found.metric("accuracy", "train", "forget").value == 0.5

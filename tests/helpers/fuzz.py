@@ -15,8 +15,10 @@ import contextlib
 import io
 import json
 import os
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,7 +57,12 @@ WRITES = (
     "os.chmod",
     "shutil.rmtree",
 )
+LONGEST, MEMORY = 300, 8 * 2**30  # seconds and bytes that an input may take
 KINDS = ("parsers", "calls", "lines", "processes")
+
+
+class TooLong(BaseException):
+    """An input took too long. Nothing that the package catches."""
 
 
 # What is written, and where
@@ -204,6 +211,11 @@ def child(folder: str, words: list[str]) -> None:
             print("WROTE OUTSIDE", watch.outside[:5], file=sys.stderr)
 
 
+def too_long(*_: Any) -> None:
+    """End an input that takes too long, as an alarm."""
+    raise TooLong(f"It took more than {LONGEST} seconds.")
+
+
 def stop_training() -> None:
     """Let every command that would train end there: what it reads before is what is tried."""
 
@@ -225,6 +237,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.ours: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
+        self.longest = 0  # seconds that an input may take; 0: any number
         self.tracebacks: dict[str, str] = {}
         self.outside: dict[str, str] = {}
 
@@ -238,14 +251,16 @@ class Tally:
             (folder / "linked").symlink_to(self.canary.place / "folder")
         self.counts[kind] += 1
         begun = time.perf_counter()
+        signal.alarm(self.longest)
         try:
             with self.watch.inside(folder), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 work(folder)
         except OURS:
             self.ours[kind] += 1
-        except Exception:
+        except (Exception, TooLong):
             self.tracebacks.setdefault(name, traceback.format_exc())
+        signal.alarm(0)
         self.seconds[kind] += time.perf_counter() - begun
         if self.watch.outside:
             self.outside[name] = self.watch.outside.pop()
@@ -308,6 +323,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         tempfile.tempdir = str(Path(place) / "inside")
         tally = Tally(Path(place))
+        tally.longest = LONGEST
+        signal.signal(signal.SIGALRM, too_long)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.RLIM_INFINITY))
         fuzz(tally, counts, first=options.first)
         tempfile.tempdir = None
     for name, text in tally.tracebacks.items():

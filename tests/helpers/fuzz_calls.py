@@ -192,7 +192,6 @@ def calls(folder: Path) -> list[tuple[int, Call]]:
                     "split": split(),
                     "method": "ga",
                     "out": out,
-                    "epochs": 1,
                     "learning_rate": 0.1,
                     "batch_size": 2,
                 },

@@ -1,4 +1,7 @@
-"""Doors for files: each takes a generator and a folder, writes a file that is almost right, and reads it."""
+"""Doors for files: each takes a generator and a folder, writes a file that is almost right, and reads it.
+
+The corpus holds valid content that this version wrote, cut short so that many inputs take little time.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Scores:
     def from_dict(cls, content: dict[str, Any]) -> Scores:
         """Return the scores from the output of `to_dict`."""
         require_form(content, {}, "The scores")
-        values = dict(content)
+        values = {name: entry for name, entry in content.items() if entry is not None}
         if (schema := values.pop("schema", None)) != SCHEMA:
             raise UsageError(f"These scores have schema {schema!r}; this unweave reads {SCHEMA}.")
         require_form(values, FORM, "The scores")

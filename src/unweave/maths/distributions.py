@@ -9,6 +9,8 @@ from torch.nn import functional
 from unweave.errors import UsageError, as_number, as_whole
 from unweave.maths.inputs import require_tensor, require_vector
 
+MOST = 10**7  # quantiles
+
 
 def odds_of(losses: Tensor) -> Tensor:
     """Return the log-odds against the right label, log((1 − p) / p), from the cross-entropies −log p.
@@ -139,8 +141,8 @@ def averaged_quantiles(losses: Tensor, count: int) -> Tensor:
     """
     require_vector("losses", losses)
     count = as_whole("count", count, at_least=1)
-    if count * len(losses) >= 2**53:
-        raise UsageError(f"{count} quantiles are more than can be computed.")
+    if count > MOST:
+        raise UsageError(f"count is {count}, but may be at most {MOST}, or memory runs out.")
     ordered = losses.sort().values.double()
     area = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)])  # under the quantile function, a staircase
     ends = torch.arange(count + 1, device=losses.device) * len(losses)
