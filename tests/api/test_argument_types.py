@@ -159,6 +159,8 @@ CALLS = {
     "Request(method)": lambda odd: uw.Request(method=odd if odd is not None else 1),
     "Request(settings)": lambda odd: uw.Request(settings=odd),
     "Request(key)": lambda odd: uw.Request(id="17", key=odd if not isinstance(odd, str | None) else 1),
+    "Request(id)": lambda odd: uw.Request(id=np.array([1, 2]) if isinstance(odd, str) else odd),
+    "resume": lambda odd: uw.unlearn(nn.Linear(1, 2), split(), "ga", resume=odd, out="run"),
     "Request(content)": lambda odd: uw.Request(id="17", content=odd if odd is not None else 1),
 }
 
@@ -176,6 +178,7 @@ def test_what_an_error_shows_of_a_value_is_short():
     assert short("a" * 99) == repr("a" * 99)[:60] + "…"
     assert short(10**5000) == "16610 bits"
     assert short([1] * 99) == "list"
+    assert uw.losses.clipped(VECTOR, at=1e308).equal(VECTOR)
     with pytest.raises(uw.UsageError, match="at most 10000000, or memory runs out"):
         uw.losses.averaged_quantiles(VECTOR, 2**31)
     assert plain_value(META) is META

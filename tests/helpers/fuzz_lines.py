@@ -46,6 +46,8 @@ FILES = (
     "rows.csv",
     "nowhere",
 )
+# A command may write where its user says, so no word leads out of the folder.
+HARMLESS = tuple(text for text in TEXTS if not text.startswith(("/", "~", "..")))
 GLOBAL = ("--help", "--version", "--nonsense", "--", "-x")
 
 
@@ -110,4 +112,4 @@ def _value(param: Any, chance: Random) -> str:
         choices = FILES
     elif kind in (int, float):
         choices = ("0", "1", "2", "-1", "1e9", "99999999999999999999", "nan", "x")
-    return str(chance.choice(TEXTS if chance.random() < 0.2 else choices))
+    return str(chance.choice(HARMLESS if chance.random() < 0.2 else choices))

@@ -184,7 +184,7 @@ _ODD: tuple[Any, ...] = (
     lambda: {"a": 1},
     lambda: {1: "a"},
     lambda: Path("nowhere"),
-    lambda: Path("/dev/null"),
+    lambda: Path("linked"),
     lambda: np.int64(3),
     lambda: np.int8(-1),
     lambda: np.uint64(2**63),

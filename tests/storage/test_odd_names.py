@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import torch
@@ -15,6 +16,18 @@ def test_an_index_that_names_a_file_with_too_long_a_name_is_refused(tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(UsageError, match="cannot be read"):
         load_weights(torch.nn.Linear(2, 2), tmp_path)
+
+
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
+    """As root, a file took the place of the device that was named."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    split = Split((torch.zeros(4, 1), torch.arange(4)), forget=[0], adjacent=[1])
+    for name in ("pipe", "link"):
+        with pytest.raises(UsageError, match="a folder, a pipe or a device"):
+            split.save(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
 
 
 def test_what_is_no_name_of_a_file_is_refused(unweave_command):

@@ -30,6 +30,7 @@ def require_arguments(
     require_type("guard", guard, (Limits, Mapping, type(None)), "Limits, a mapping of them, or None")
     require_type("compute", compute, (Compute, type(None)), 'a Compute, such as uw.Compute(device="cuda:1")')
     require_type("out", out, (str, os.PathLike, type(None)), "the path of a folder")
+    require_type("resume", resume, bool, "true or false")
     if not torch.is_grad_enabled():
         raise UsageError(
             "Gradients are switched off here (torch.no_grad or inference_mode). Call unlearn outside of it."

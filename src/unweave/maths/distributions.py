@@ -76,7 +76,11 @@ def clipped(losses: Tensor, *, at: float) -> Tensor:
         tensor([ 3., 10.])
     """
     require_tensor("losses", losses)
-    return losses.clamp(max=as_number("at", at))
+    cap = as_number("at", at)
+    if losses.is_floating_point():  # a number beyond the type caps nothing
+        most = torch.finfo(losses.dtype).max
+        cap = min(max(cap, -most), most)
+    return losses.clamp(max=cap)
 
 
 def squared_wasserstein(current: Tensor, reference: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ class Request(DeletionRequest):
     push_to_hub: str | None = option(None, help="Hub name (owner/name) that gets the folder model/, and nothing else.")
 
     def __post_init__(self) -> None:
-        if self.id != "":
+        if not isinstance(self.id, str) or self.id:
             self.require_id()
         self._require_words()
         self.chosen()

@@ -27,6 +27,8 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
     The temporary file beside it is always a new one, so a link of that name leads nowhere. Only its owner can read a
     ``private`` file. Call `sync_folder` afterwards to make sure that the file's name is on disk too.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is a folder, a pipe or a device, which no file replaces. Choose another name.")
     partial = path.with_name(path.name + ".partial")
     mode = 0o600 if private else 0o666
     try:
