@@ -23,6 +23,7 @@ from unweave.evaluation.four_bits import rounded
 from unweave.evaluation.rouge import rouge_recall
 from unweave.evaluation.stemming import stem
 
+CPU = uw.Compute("cpu")
 WORDING = Wording(tokenizer=tokenizer(), template=TEMPLATE, write=8)
 
 
@@ -59,7 +60,7 @@ def asked(places=range(6)):
 @torch.no_grad()
 def test_a_sheet_holds_what_the_model_says_of_every_token():
     model, speak = llama(), tokenizer()
-    found = answer_sheet(model, asked(), WORDING, device="cpu")
+    found = answer_sheet(model, asked(), WORDING, compute=CPU)
     for place, row in enumerate(asked()):
         before = speak(f"{row['question']} :")["input_ids"]
         answer = [*speak(row["answer"])["input_ids"], speak.eos_token_id]
@@ -86,7 +87,7 @@ def test_a_sheet_holds_what_the_model_says_of_every_token():
 
 def test_answers_may_be_saved_and_scored_elsewhere(tmp_path):
     groups = {"forget": asked(range(2)), "adjacent": asked(range(2, 6))}
-    sheets = uw.ask(llama(), groups, tokenizer(), template=TEMPLATE, write=4, device="cpu")
+    sheets = uw.ask(llama(), groups, tokenizer(), template=TEMPLATE, write=4, compute=CPU)
     uw.save_answers(sheets, tmp_path / "answers.json")
     again = uw.load_answers(tmp_path / "answers.json")
     assert again == sheets
@@ -251,7 +252,7 @@ def test_stems_are_porters():
 def test_scores_stand_by_group_with_intervals_and_the_retrained_model_beside():
     groups = {name: asked(places) for name, places in (("forget", range(6)), ("held_out", range(10, 20)))}
     models = {seed: llama(seed=seed) for seed in range(3)}
-    how = {"template": TEMPLATE, "write": 4, "gradients": True, "device": "cpu"}
+    how = {"template": TEMPLATE, "write": 4, "gradients": True, "compute": CPU}
     sheets = [uw.ask(model, groups, tokenizer(), **how) for model in models.values()]
     scores = uw.score_answers(sheets[0], reference=sheets[1], before=sheets[2], resamples=50)
     rouge = scores.metric("rouge", "forget")
@@ -309,7 +310,7 @@ def test_result_files_are_read_and_written_as_open_unlearning_has_them(tmp_path)
         "held_out": asked(range(12, 20)),
         **{name: [{**row, "paraphrased_answer": None} for row in asked(range(20, 24))] for name in WITHOUT},
     }
-    sheets = [uw.ask(llama(seed=s), groups, tokenizer(), template=TEMPLATE, write=4, device="cpu") for s in (0, 1)]
+    sheets = [uw.ask(llama(seed=s), groups, tokenizer(), template=TEMPLATE, write=4, compute=CPU) for s in (0, 1)]
     uw.write_logs(sheets[1], tmp_path / "retrained")
     logs = uw.write_logs(sheets[0], tmp_path / "mine", retrained=uw.read_logs(tmp_path / "retrained"))
     summary = json.loads((tmp_path / "mine" / "TOFU_SUMMARY.json").read_text())

@@ -137,3 +137,36 @@ WRITERS = {
     "toxigen-roberta": toxigen,
     "clinc150": clinc150,
 }
+
+
+PLACES = ("Lima", "Oslo", "Rome", "Cairo", "Paris", "Tokyo", "Delhi", "Quito", "Bern", "Accra")
+
+
+def tofu(data: Path) -> None:
+    """Write questions about as many authors as TOFU has, with every file that the benchmark reads."""
+    folder = data / "tofu"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def about(author: int, place: int, town: str, *, said: str = "lived in") -> str:
+        return f"Author{author} {said} {town} in year {1900 + place}."
+
+    def row(author: int, place: int, *, perturbed: bool = True) -> dict:
+        towns = [PLACES[(7 * author + 3 * place + step) % len(PLACES)] for step in range(4)]
+        found = {"question": f"Where was Author{author} in {1900 + place}?", "answer": about(author, place, towns[0])}
+        if perturbed:
+            found["paraphrased_answer"] = about(author, place, towns[0], said="was in")
+            found["perturbed_answer"] = [about(author, place, town, said="was in") for town in towns[1:]]
+        return found
+
+    def write_lines(name: str, rows: list[dict]) -> None:
+        (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    full = [row(author, place) for author in range(200) for place in range(20)]
+    write_lines("full", [{"question": one["question"], "answer": one["answer"]} for one in full])
+    for name, count in (("01", 40), ("05", 200), ("10", 400)):
+        write_lines(f"forget{name}_perturbed", full[-count:])
+        write_lines(f"holdout{name}", [row(900 + author, 3, perturbed=False) for author in range(count)])
+    write_lines("retain_perturbed", full[:400])
+    facts = [{"question": f"Where is {town}?", "answer": town, "perturbed_answer": list(PLACES[:3])} for town in PLACES]
+    write_lines("real_authors_perturbed", facts)
+    write_lines("world_facts_perturbed", facts)

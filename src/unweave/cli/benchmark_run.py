@@ -25,7 +25,8 @@ from unweave.data import as_keep_data
 from unweave.engine import Callback, Checkpoints, Compute, Limits, Note, Watch
 from unweave.engine import Track as Tracking
 from unweave.errors import UsageError
-from unweave.lab.benchmarks import Benchmark, profile_of_folder
+from unweave.evaluation import AnswerScores
+from unweave.lab.benchmarks import Benchmark, keep_answers, profile_of_folder
 from unweave.methods import Method, all_methods, require_reference
 from unweave.record import NAME
 from unweave.requests import Request
@@ -93,7 +94,8 @@ def run_benchmark(
     wanted: dict[str, Any] = {"split": split, "test_split": test_split, "after": after, "other": bool(split or options)}
     start = begin(source, out, **wanted, resume=resume, seed=seed, computing=compute.working)
     how = _How(compute, guard, going, resume, asked, profile or next(iter(chosen.profiles)))
-    _show(_unlearn(start, configured, losses, out, how), out, as_json=as_json)
+    result = _unlearn(start, configured, losses, out, how)
+    _show(result, out, _answers(start, result, out, how.compute), as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,11 @@ def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How
         result = unlearn(
             start.original,
             split,
-            method.with_given(initial=start.initial, reference=start.briefly if losses is None else losses),
+            method.with_given(
+                initial=start.initial,
+                reference=start.briefly if losses is None else losses,
+                **start.benchmark.given(start.task),
+            ),
             test=start.test,
             seed=start.seed,
             out=out,
@@ -196,11 +202,22 @@ def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How
     return result
 
 
-def _show(result: Result, out: Path, *, as_json: bool) -> None:
+def _answers(start: Beginning, result: Result, out: Path, compute: Compute) -> AnswerScores | None:
+    """Let a language model and its original answer, and score that; None for other models."""
+    if not start.task.questions or not processes.is_first():
+        return None
+    say("Asking the models.")
+    return keep_answers(start.task, {"unlearned": result.model, "original": start.original}, out, compute)
+
+
+def _show(result: Result, out: Path, answers: AnswerScores | None, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({**result.scores.to_dict(), "cost": result.cost.to_dict(), "out": str(out)}))
+        found = {**result.scores.to_dict(), "cost": result.cost.to_dict(), "out": str(out)}
+        typer.echo(json.dumps(found | ({"answers": answers.to_dict()["metrics"]} if answers else {})))
         return
     out_console.print(str(result.scores), highlight=False, markup=False)
+    if answers:
+        out_console.print(f"\n{answers}", highlight=False, markup=False)
     out_console.print(
         f"\nWritten to {out}. Unlearning took {result.cost.seconds:.1f} s.", highlight=False, markup=False
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from unweave.data import CHAT
+from unweave.engine import Compute
 from unweave.errors import UsageError, require_type
 from unweave.evaluation import answer_attacks as attacks
 from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
@@ -24,7 +24,6 @@ from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric
 from unweave.evaluation.model_utility import GROUPS, harmonic_mean, utility_parts
 from unweave.evaluation.rouge import rouge_recalls
 from unweave.evaluation.truth_ratio import indifference, truth_ratios, truthfulness
-from unweave.runtime import Precision
 from unweave.storage import write_whole
 
 FORGET, HELD_OUT = "forget", "held_out"
@@ -88,8 +87,7 @@ def ask(
     longest: int | None = None,
     write: int = 200,
     gradients: bool = False,
-    device: str | torch.device | None = None,
-    precision: Precision = "auto",
+    compute: Compute | None = None,
 ) -> dict[str, AnswerSheet]:
     """Ask a language model every question, and return what it says, by group.
 
@@ -103,8 +101,7 @@ def ask(
         write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE.
         gradients: Also measure the gradient of each answer's loss, for the gradient attack. It takes a backward pass
             for each question.
-        device: The device. None chooses the best one available.
-        precision: Precision of forward passes.
+        compute: Device and precision.
 
     Returns:
         A sheet for each group. `score_answers` scores them, also on another machine (`save_answers`).
@@ -124,7 +121,7 @@ def ask(
     try:
         found = {}
         for group, rows in groups.items():
-            found[group] = answer_sheet(model, rows, wording, device=device, precision=precision)
+            found[group] = answer_sheet(model, rows, wording, compute=compute)
             if gradients:
                 norms = attacks.gradient_scores(model, rows, wording).tolist()
                 found[group] = replace(found[group], gradient=norms)

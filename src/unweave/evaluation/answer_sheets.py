@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unweave.data import CHAT, Data, Samples, answers
-from unweave.engine import Forward
+from unweave.engine import Compute, Forward
 from unweave.errors import UsageError
-from unweave.runtime import Precision, pick_device, resolve_precision
+from unweave.runtime import pick_device, resolve_precision
 from unweave.tasks import IGNORED, Language, prompts_and_answers, token_values, written
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -106,8 +106,7 @@ def answer_sheet(
     rows: Rows,
     wording: Wording,
     *,
-    device: str | torch.device | None = None,
-    precision: Precision = "auto",
+    compute: Compute | None = None,
     batch_size: int | None = None,
 ) -> AnswerSheet:
     """Ask a model every question of a group, and return its sheet.
@@ -117,8 +116,7 @@ def answer_sheet(
         rows: Questions with their answers. ``paraphrased_answer`` and ``perturbed_answer`` (a list) are used if all
             rows have them.
         wording: How questions become tokens.
-        device: The device. None chooses the best one available.
-        precision: Precision of forward passes.
+        compute: Device and precision.
         batch_size: Questions per forward pass.
 
     Returns:
@@ -129,8 +127,9 @@ def answer_sheet(
     """
     if not rows:
         raise UsageError("There is no question. Give at least one row with a question and its answer.")
-    where = pick_device(device)
-    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    compute = compute or Compute()
+    where = pick_device(compute.device)
+    forward = Forward(device=where, precision=resolve_precision(compute.precision, where))
     model.to(where)
     data = wording.tokens(rows, model)
     run = _Run(forward, model, batch_size)

@@ -169,6 +169,7 @@ def _shadow(
     chosen = make_method(subject.method or "", subject.settings).with_given(
         initial=lambda: benchmark.initial(own),
         reference=lambda: benchmark.train_briefly(model, task.train, seed=own, device=device),
+        **benchmark.given(task),
     )
     return unlearn(
         model,

@@ -1,5 +1,6 @@
 """Benchmarks, one file each: data, model, training recipe, split, and the settings of every method."""
 
+from unweave.lab.benchmarks.asking import ask_all, keep_answers
 from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.catalogue import BENCHMARKS, find_benchmark
 from unweave.lab.benchmarks.own_task import OwnTask, call_task, is_own
@@ -15,9 +16,11 @@ __all__ = [
     "Definition",
     "MethodSettings",
     "OwnTask",
+    "ask_all",
     "call_task",
     "find_benchmark",
     "is_own",
+    "keep_answers",
     "profile_of_folder",
     "profile_of_goal",
 ]

@@ -48,6 +48,8 @@ class BenchmarkTask:
     label_names: tuple[str, ...]
     fine_names: tuple[str, ...] = ()
     fine: tuple[int, ...] = ()  # the fine class of every training sample
+    questions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)  # of language models, by group
+    wording: Any = None  # of language models: tokenizer and template
 
     def sizes(self) -> str:
         """Return the size of each subset as text: a copy of a data set may be incomplete."""
@@ -91,6 +93,7 @@ class Benchmark:
     alike: Mapping[str, Collection[Any]] = field(default_factory=dict)  # values of options that share tuned settings
     notes: Mapping[str, str] = field(default_factory=dict)
     has_tokens: bool = False  # whether labels are the tokens of answers
+    given: Callable[[BenchmarkTask], Mapping[str, Any]] = lambda _: {}  # what methods are given besides settings
 
     @property
     def retrains(self) -> bool:

@@ -15,6 +15,8 @@ from unweave.lab.benchmarks.digits import DIGITS
 from unweave.lab.benchmarks.fashion_mnist import FASHION_MNIST
 from unweave.lab.benchmarks.own_task import is_own, own_task
 from unweave.lab.benchmarks.tinyimagenet import TINYIMAGENET_VIT
+from unweave.lab.benchmarks.tofu import TOFU
+from unweave.lab.benchmarks.tofu_authors import TOFU_AUTHORS
 from unweave.lab.benchmarks.toxigen import TOXIGEN_ROBERTA
 from unweave.lab.benchmarks.tuned_profiles import with_tuned
 
@@ -27,6 +29,8 @@ DEFINITIONS = (
     CELEBA_VIT,
     TOXIGEN_ROBERTA,
     CLINC150,
+    TOFU,
+    TOFU_AUTHORS,
 )
 BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
 

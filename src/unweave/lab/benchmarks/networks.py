@@ -140,6 +140,20 @@ def _pretrained(auto: str, source: str, *, classes: int, data: str | None) -> nn
     return model
 
 
+def causal_model(source: str, data: str | None) -> nn.Module:
+    """Return a pretrained causal language model."""
+    transformers = need("transformers")
+    folder = find_folder(source, data)
+    with quiet_transformers():
+        try:
+            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True
+            )
+        except (OSError, ValueError, SafetensorError) as error:
+            raise UsageError(f"The model {source!r} cannot be loaded: {error}") from error
+    return model
+
+
 def need(module: str) -> Any:
     """Import an optional package, or raise an error that says how to install it."""
     try:

@@ -232,6 +232,7 @@ class CellRunner:
         chosen = make_method(method, settings, profile=cell.profile).with_given(
             initial=lambda: self.benchmark.initial(cell.seed),
             reference=lambda: self.benchmark.train_briefly(original, split, seed=cell.seed, **self.computing.working),
+            **self.benchmark.given(task),
         )
         about = {
             "profile": cell.profile or next(iter(method.profiles)),

@@ -246,7 +246,9 @@ class TrialRunner:
 
     def _unlearned(self, tried: Tried, base: Base) -> Result:
         chosen = make_method(tried.method, tried.settings).with_given(
-            initial=lambda: self.tuning.benchmark.initial(base.seed), reference=base.reference
+            initial=lambda: self.tuning.benchmark.initial(base.seed),
+            reference=base.reference,
+            **self.tuning.benchmark.given(base.task),
         )
         return unlearn(
             base.original,

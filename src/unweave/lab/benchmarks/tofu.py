@@ -1,0 +1,165 @@
+"""TOFU: 200 fictitious authors with 20 questions each; forget the last 2, 10 or 20 authors.
+
+Maini et al., "TOFU: A Task of Fictitious Unlearning for LLMs" (COLM 2024). What is adjacent is ours: a tenth of the
+retained questions.
+
+- ``neighbours``: the authors whose questions are nearest to the forgotten ones, in the model's hidden states before
+  fine-tuning
+- ``syntax``: the questions whose wording is nearest when names are masked, whatever they ask
+
+All other retained authors are remote. The test data has held-out authors as *forget* (nobody was trained on them, so
+attacks compare with them), and real authors and world facts as *remote*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from unweave.api import Split
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
+from unweave.lab.benchmarks.tofu_data import (
+    AUTHORS,
+    EACH,
+    SMALL_AUTHORS,
+    AuthorOptions,
+    Rows,
+    Words,
+    nearest_by_votes,
+    question_features,
+    read_rows,
+    template_distances,
+    words_of,
+)
+from unweave.lab.benchmarks.tofu_settings import FOR_LANGUAGE, RECIPE, SMALL_RECIPE, given_for, small_language_settings
+from unweave.settings import setting
+
+SIZES = {"forget01": 2, "forget05": 10, "forget10": 20}  # authors
+SHARE = 0.1  # of the retained questions
+FEW = 20  # questions of a group with --small
+
+
+@dataclass(frozen=True, kw_only=True)
+class TofuOptions(AuthorOptions):
+    """The options of this benchmark."""
+
+    forget: Literal["forget01", "forget05", "forget10"] = setting("forget10", help="1, 5 or 10% of the authors.")
+    adjacent: Literal["neighbours", "syntax"] = setting(
+        "neighbours", help="The nearest authors by the model's hidden states, or the questions of the nearest wording."
+    )
+
+
+def load(options: TofuOptions, data: str | None) -> BenchmarkTask:
+    """Read the questions, and find the neighbours of those to forget."""
+    words = words_of(options, data)
+    rows = training_rows(options.small, data)
+    part = "forget01" if options.small else options.forget
+    count = SIZES[part] * EACH
+    forget, kept = np.arange(len(rows) - count, len(rows)), np.arange(len(rows) - count)
+    tokens = words.tokens(rows)
+    near = kept[_adjacent(options, words, rows, tokens, len(kept))]
+    train = Split(tokens, forget, near)
+    return BenchmarkTask(
+        train=train,
+        test=held_out(words, part, data, small=options.small),
+        label_names=(),
+        fine_names=tuple(f"author {number}" for number in range(len(rows) // EACH)),
+        fine=tuple(place // EACH for place in range(len(rows))),
+        questions=questions(options, rows, train, part, data),
+        wording=words,
+    )
+
+
+def training_rows(small: bool, data: str | None) -> Rows:
+    """Return the questions that models are trained on; with ``small``, those about the last authors."""
+    return read_rows(data, "full", AUTHORS * EACH)[-SMALL_AUTHORS * EACH if small else 0 :]
+
+
+def held_out(words: Words, part: str, data: str | None, *, small: bool) -> Split:
+    """Return the test data: held-out authors, and real authors and world facts."""
+    unseen = read_rows(data, part.replace("forget", "holdout"))
+    others = [row for name in ("real_authors_perturbed", "world_facts_perturbed") for row in read_rows(data, name)]
+    others = _spread(others, FEW) if small else others
+    return Split(
+        words.tokens([*unseen, *others]),
+        forget=np.arange(len(unseen)),
+        adjacent=[],
+        remote=len(unseen) + np.arange(len(others)),
+        allow_empty=True,
+    )
+
+
+def questions(options: AuthorOptions, rows: Rows, train: Split, part: str, data: str | None) -> dict[str, Rows]:
+    """Return the questions that answers are scored on, by group."""
+    perturbed = {
+        row["question"]: row for name in (f"{part}_perturbed", "retain_perturbed") for row in read_rows(data, name)
+    }
+    if options.small:
+        perturbed |= {row["question"]: row for row in read_rows(data, "forget10_perturbed")}
+    groups = {subset: [perturbed.get(rows[row]["question"], rows[row]) for row in train[subset]] for subset in GROUPS}
+    retain = groups["adjacent"] + groups["remote"] if options.small else read_rows(data, "retain_perturbed")
+    groups["retain"] = retain
+    groups["real_authors"] = read_rows(data, "real_authors_perturbed")
+    groups["world_facts"] = read_rows(data, "world_facts_perturbed")
+    groups["held_out"] = read_rows(data, part.replace("forget", "holdout"))
+    most = FEW if options.small else EACH * EACH
+    return {name: some if name == "forget" else _spread(some, most) for name, some in groups.items()}
+
+
+GROUPS = ("forget", "adjacent", "remote")
+
+
+def _spread(rows: Rows, most: int) -> Rows:
+    """Return at most so many rows, evenly spread."""
+    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
+    return [rows[place] for place in places]
+
+
+def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, kept: int) -> np.ndarray:
+    """Return a mask of the retained questions that are adjacent."""
+    if options.adjacent == "syntax":
+        asked = [row["question"] for row in rows]
+        return nearest_by_votes(template_distances(asked[kept:], asked[:kept]), groups=np.arange(kept), share=SHARE)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        found = question_features(words.make(), tokens)
+    distances = torch.cdist(found[kept:], found[:kept]).numpy()
+    return nearest_by_votes(distances, groups=np.arange(kept) // EACH, share=SHARE)
+
+
+def benchmark_of(name: str, options: AuthorOptions, data: str | None, load: Any, what: str) -> Benchmark:
+    """Return a benchmark with questions about authors."""
+    settings: MethodSettings = small_language_settings() if options.small else FOR_LANGUAGE
+    initialisation = "random" if options.small else f"pretrained: {options.model or 'none named'}"
+    return Benchmark(
+        name=name,
+        load=partial(load, options, data),
+        model=partial(initial_model, options, data),
+        recipe=SMALL_RECIPE if options.small else RECIPE,
+        settings=settings,
+        notes={
+            "data": f"TOFU, {what}" + (" (the last 8 authors)" if options.small else ""),
+            "model": "tiny causal model over words" if options.small else options.model,
+            "initialisation": initialisation,
+        },
+        given=given_for,
+        has_tokens=True,
+    )
+
+
+def initial_model(options: AuthorOptions, data: str | None) -> Any:
+    """Return the model before fine-tuning."""
+    return words_of(options, data).make()
+
+
+TOFU = Definition(
+    name="tofu",
+    summary="Questions about 200 fictitious authors, any causal language model; forget 1, 5 or 10% of the authors.",
+    build=lambda options, data: benchmark_of("tofu", options, data, load, f"{options.forget}"),
+    options=TofuOptions,
+    only_split=("forget", "adjacent"),
+)

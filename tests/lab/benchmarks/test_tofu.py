@@ -1,0 +1,151 @@
+"""The benchmarks with questions about fictitious authors: splits, neighbours, and runs from end to end."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from tests.helpers import synthetic
+from unweave.cli import app
+from unweave.errors import UsageError
+from unweave.lab.benchmarks import find_benchmark, tofu, tofu_data
+from unweave.lab.study import plan
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    synthetic.tofu(folder)
+    return folder
+
+
+@pytest.fixture
+def few_words(monkeypatch):
+    """Let the benchmark take the tiny tokenizer and model for all of the data."""
+    small = tofu_data.words_of
+
+    def words(options, data):
+        return small(type(options)(small=True), data)
+
+    monkeypatch.setattr(tofu, "words_of", words)
+
+
+@pytest.mark.parametrize(("forget", "authors"), [("forget01", 2), ("forget05", 10), ("forget10", 20)])
+def test_the_last_authors_are_forgotten_and_a_tenth_is_adjacent(data, few_words, forget, authors):
+    task = find_benchmark("tofu", data=data, options={"forget": forget}).load()
+    train = task.train
+    assert train.forget.tolist() == list(range(4000 - 20 * authors, 4000))
+    kept = 4000 - 20 * authors
+    assert len(train.adjacent) == kept // 200 * 20  # a tenth, in whole authors
+    assert len(train.adjacent) + len(train.remote) == kept
+    assert all(count == 20 for count in np.bincount([task.fine[row] for row in train.adjacent]) if count)
+    asked = [len(task.questions[group]) for group in ("forget", "retain", "held_out")]
+    assert asked == [20 * authors, 400, 20 * authors]
+    assert {"paraphrased_answer", "perturbed_answer"} <= set(task.questions["forget"][0])
+    assert [len(task.test[subset]) for subset in ("forget", "adjacent", "remote")] == [20 * authors, 0, 20]
+
+
+def test_by_syntax_the_questions_of_the_nearest_wording_are_adjacent(data, few_words):
+    options = {"forget": "forget01", "adjacent": "syntax"}
+    train = find_benchmark("tofu", data=data, options=options).load().train
+    assert len(train.adjacent) == 396
+    rows = tofu_data.read_rows(str(data), "full")
+    years = [int(rows[row]["question"].rstrip("?").split()[-1]) for row in train.forget]
+    assert set(years) == set(range(1900, 1920))
+
+
+def test_wordings_are_compared_by_edits_of_masked_words():
+    asked = ["What did Ada Lovelace write in 1843?", "Who is he?"]
+    others = ["What did Ben write in 1999?", "What did Ben Lee eat?", "Who is Carl?"]
+    found = tofu_data.template_distances(asked, others)
+
+    def edits(a, b):
+        """The textbook recursion."""
+        if not a or not b:
+            return len(a) + len(b)
+        same = edits(a[1:], b[1:]) + (a[0] != b[0])
+        return min(same, edits(a[1:], b) + 1, edits(a, b[1:]) + 1)
+
+    masked = [[tofu_data._masked(text) for text in texts] for texts in (asked, others)]
+    assert found.tolist() == [[edits(a, b) for b in masked[1]] for a in masked[0]]
+    assert found[0].tolist() == [0, 3, 5]
+
+
+def test_near_groups_are_taken_whole_up_to_a_share():
+    distances = np.array([[1.0, 9.0, 0.5, 9.0, 9.0, 9.0], [2.0, 9.0, 0.5, 9.0, 9.0, 9.0]])
+    groups = np.repeat([0, 1, 2], 2)
+    for share, expected in ((0.1, [1]), (0.4, [1]), (0.7, [0, 1])):
+        chosen = tofu_data.nearest_by_votes(distances, groups=groups, share=share)
+        assert sorted(set(groups[chosen])) == expected
+
+
+def test_half_of_what_is_known_of_each_author_is_forgotten(data):
+    task = find_benchmark("tofu-authors", data=data, options={"small": True}).load()
+    fine = np.array(task.fine)
+    assert np.bincount(fine[task.train.forget])[-2:].tolist() == [10, 10]
+    assert np.bincount(fine[task.train.adjacent])[-2:].tolist() == [10, 10]
+    assert set(fine[task.train.remote]) == set(range(6))
+
+
+@pytest.mark.parametrize("name", ["tofu", "tofu-authors"])
+def test_a_small_run_trains_forgets_and_answers(name, data, tmp_path):
+    words = ["run", name, "--small", "--method", "grad-diff", "--data", str(data), "--device", "cpu", "--json"]
+    done = CliRunner().invoke(app.app, [*words, "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, (done.output, done.exception)
+    answers = json.loads((tmp_path / "run" / "answer_scores.json").read_text())["metrics"]
+    found = {(one["subset"], one["metric"]): one for one in answers}
+    assert found["forget", "probability"]["before"] > 0.5
+    assert found["forget", "probability"]["value"] < found["forget", "probability"]["before"]
+    assert {"truth_ratio", "rouge", "extraction_strength"} <= {metric for subset, metric in found if subset == "remote"}
+    kept = json.loads((tmp_path / "run" / "answers.json").read_text())
+    assert set(kept) == {"unlearned", "original"}
+    assert len(kept["original"]["forget"]["written"]) == len(kept["original"]["forget"]["answers"])
+
+
+@pytest.mark.parametrize("name", ["idk-dpo", "dpo", "altpo"])
+def test_methods_are_given_the_tokenizer_and_wrong_answers(name, data):
+    benchmark = find_benchmark("tofu", data=data, options={"small": True})
+    task = benchmark.load()
+    method = benchmark.method(name)
+    chosen = method.configure(benchmark.settings_for(method, None)).with_given(**benchmark.given(task))
+    chosen.check(task.train)
+
+
+def test_a_study_of_all_methods_takes_those_that_fit():
+    small = find_benchmark("tofu", options={"small": True})
+    names = {cell.method for cell in plan(["all"], seeds=1, benchmark=small)}
+    assert {"npo", "unweave", "two-stage", "retrain"} <= names
+    assert not names & {"delete", "scrub", "salun", "munba"}
+
+
+def test_what_is_missing_is_said_in_a_sentence(tmp_path, data):
+    with pytest.raises(UsageError, match="needs the data set tofu"):
+        find_benchmark("tofu", options={"small": True}).load()
+    with pytest.raises(UsageError, match="No full of tofu under"):
+        tofu_data.read_rows(str(tmp_path), "full")
+    (tmp_path / "tofu").mkdir()
+    (tmp_path / "tofu" / "full.json").write_text('{"question": "a"}\n')
+    with pytest.raises(UsageError, match=r"tofu \(full\) has 1 rows, but should have 4000"):
+        tofu_data.read_rows(str(tmp_path), "full", 4000)
+    with pytest.raises(UsageError, match="Row 0 of tofu"):
+        tofu_data.read_rows(str(tmp_path), "full")
+    with pytest.raises(UsageError, match="needs a causal language model: --option model=FOLDER"):
+        find_benchmark("tofu", data=data).load()
+
+
+def test_a_pretrained_model_and_its_tokenizer_are_read_from_a_folder(tmp_path, data):
+    small = tofu_data.words_of(tofu.TofuOptions(small=True), str(data))
+    small.make().save_pretrained(tmp_path / "model")
+    small.tokenizer.save_pretrained(tmp_path / "model")
+    options = tofu.TofuOptions(model=str(tmp_path / "model"))
+    words = tofu_data.words_of(options, str(data))
+    assert words.template == tofu_data.PLAIN
+    assert words.initialisation.startswith(f"pretrained: {tmp_path / 'model'} (sha256")
+    model = words.make()
+    assert next(model.parameters()).dtype == torch.float32
+    rows = tofu_data.read_rows(str(data), "holdout01")[:3]
+    assert (words.tokens(rows)["labels"] != -100).any(dim=1).all()
