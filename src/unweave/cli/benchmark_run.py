@@ -14,7 +14,7 @@ import typer
 from unweave import record
 from unweave._version import __version__
 from unweave.api import Result, unlearn
-from unweave.cli.app import out_console, stop
+from unweave.cli.app import out_console, say, stop
 from unweave.cli.beginning import Beginning, begin
 from unweave.cli.options import (
     benchmark_of,
@@ -94,8 +94,7 @@ def run_benchmark(
     wanted: dict[str, Any] = {"split": split, "test_split": test_split, "after": after, "other": bool(split or options)}
     start = begin(source, out, **wanted, resume=resume, seed=seed, computing=compute.working)
     how = _How(compute, guard, going, resume, asked, profile or next(iter(chosen.profiles)))
-    result = _unlearn(start, configured, losses, out, how)
-    _show(result, out, _answers(start, result, out, how.compute), as_json=as_json)
+    _show(start, _unlearn(start, configured, losses, out, how), out, compute, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,8 @@ def _answers(start: Beginning, result: Result, out: Path, compute: Compute) -> A
     return keep_answers(start.task, {"unlearned": result.model, "original": start.original}, out, compute)
 
 
-def _show(result: Result, out: Path, answers: AnswerScores | None, *, as_json: bool) -> None:
+def _show(start: Beginning, result: Result, out: Path, compute: Compute, *, as_json: bool) -> None:
+    answers = _answers(start, result, out, compute)
     if as_json:
         found = {**result.scores.to_dict(), "cost": result.cost.to_dict(), "out": str(out)}
         typer.echo(json.dumps(found | ({"answers": answers.to_dict()["metrics"]} if answers else {})))
