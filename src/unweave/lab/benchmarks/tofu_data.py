@@ -216,7 +216,7 @@ def template_distances(asked: Sequence[str], others: Sequence[str]) -> np.ndarra
     """Return the word-level Levenshtein distances of questions, with names and numbers masked.
 
     >>> template_distances(["Where was Ada born?"], ["Where was Ben Lee born?", "What did Ben write?"]).tolist()
-    [[0.0, 4.0]]
+    [[0.0, 3.0]]
     """
     left, right = ([_masked(text) for text in texts] for texts in (asked, others))
     numbers = {word: place for place, word in enumerate(dict.fromkeys(word for text in left + right for word in text))}
