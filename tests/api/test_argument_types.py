@@ -174,6 +174,12 @@ def test_nonsense_gets_our_error(name, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_model_that_cannot_take_the_inputs_is_named():
+    for loss in (uw.losses.cross_entropy, uw.losses.log_odds):
+        with pytest.raises(uw.UsageError, match="cannot take a sample"):
+            loss(nn.Linear(2, 2), DATA)
+
+
 def test_what_an_error_shows_of_a_value_is_short():
     assert short("a" * 99) == repr("a" * 99)[:60] + "…"
     assert short(10**5000) == "16610 bits"

@@ -37,3 +37,5 @@ def test_what_is_no_name_of_a_file_is_refused(unweave_command):
     for place in ("/", "."):
         code, _, err = unweave_command("convert", place)
         assert (code, err.startswith("unweave: ")) == (2, True), err
+        code, _, err = unweave_command("record", "keygen", place)
+        assert (code, "is not the name of a file" in err) == (2, True), err

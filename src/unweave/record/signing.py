@@ -18,6 +18,8 @@ KEY_BYTES = 2**16
 def generate(path: Path) -> Path:
     """Write a new private key (mode 600) and the public key beside it. Return the public key's path."""
     ed25519, serialization = _cryptography()
+    if not path.name:
+        raise UsageError(f"{path} is not the name of a file. Name the file for the private key.")
     public = path.with_name(path.name + ".pub")
     for file in (path, public):
         if file.exists():

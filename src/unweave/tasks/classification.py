@@ -121,7 +121,7 @@ def cross_entropy(model: nn.Module, data: Data) -> Tensor:
     torch.Size([4])
     """
     require_batch(model, data)
-    return CLASSIFICATION.batch_losses(model, data)
+    return CLASSIFICATION.losses(logits(model, data), CLASSIFICATION.labels(labels_of(data)))
 
 
 def log_odds(model: nn.Module, data: Data) -> Tensor:
