@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -75,6 +76,7 @@ class PlainConsole(Console):
 
 
 out_console, err_console = PlainConsole(), PlainConsole(stderr=True)
+NO_MEMORY = "The memory is not enough for this. Close other programs, or use smaller batches or less data."
 TOGETHER = ("unlearn", "run", "evaluate")  # commands for several processes
 
 
@@ -84,6 +86,9 @@ def main() -> None:
     If a launcher started several processes, only the first prints.
     """
     warnings.showwarning = _warn
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks is escaped
     if launched() > 1:
         signal.signal(signal.SIGTERM, _ended)  # a launcher sends it to all when one of them died
     try:
@@ -93,12 +98,32 @@ def main() -> None:
         _fail(error, code=2)
     except (RunError, OSError) as error:
         _fail(error, code=1)
+    except (MemoryError, RuntimeError, ImportError, SystemError) as error:
+        if not _lacks_memory(error):
+            raise
+        sys.stderr.write(f"unweave: {NO_MEMORY}\n")  # rich would import more
+        sys.exit(1)
     except SystemExit as end:
         if not end.code and launched() > 1:
             from unweave.runtime import processes
 
             processes.leave()
         raise
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Tell whether memory ran out, as Python, torch or the loader of libraries says it."""
+    words = str(error)
+    return isinstance(error, MemoryError) or any(
+        sign in words
+        for sign in (
+            "can't allocate memory",
+            "out of memory",
+            "Cannot allocate memory",
+            "failed to map segment",
+            "without exception set",
+        )
+    )
 
 
 def launched() -> int:

@@ -71,6 +71,7 @@ def evaluate(
     """
     from unweave.lab.audit import examine, load_subject
 
+    _tidy(model)
     subject = load_subject(
         model,
         benchmark=benchmark,
@@ -128,6 +129,7 @@ def audit(
     from unweave.lab.audit import audit as run_audit
     from unweave.lab.audit import load_subject
 
+    _tidy(model)
     subject = load_subject(
         model,
         benchmark=benchmark,
@@ -150,6 +152,14 @@ def audit(
         say=say,
     )
     _print_scores(scores, as_json)
+
+
+def _tidy(model: Path | None) -> None:
+    """Remove what a process that was killed at the end of its run left beside the model."""
+    if model is not None and model.is_dir():
+        from unweave.runs import tidy
+
+        tidy(model, original=True)
 
 
 def _print_scores(scores: Scores, as_json: bool) -> None:

@@ -108,7 +108,9 @@ class CheckpointFolder:
         self.prune(keep=self._whole[-2:])
 
     def prune(self, *, keep: list[str] | None = None) -> None:
-        """Remove partial files, and all checkpoints within a phase except those in ``keep``."""
+        """Remove partial files, and all checkpoints within a phase except those in ``keep``. Links are not followed."""
+        if self.folder.is_symlink():
+            return
         for path in [*self.folder.glob("*.json"), *self.folder.glob("*.safetensors"), *self.folder.glob("*.partial")]:
             if path.stem not in (keep or []) and not path.stem.endswith("-00000000"):
                 path.unlink(missing_ok=True)

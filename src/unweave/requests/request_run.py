@@ -19,7 +19,7 @@ from unweave.requests.models import ModelSource
 from unweave.requests.recipes import BRIEF, recipe_of
 from unweave.requests.resolving import Prepared, Rows, prepare
 from unweave.requests.run_files import RESOLVED, RequestFiles, resolved_text
-from unweave.runs import SaveWith, check_folder, unfinished
+from unweave.runs import SaveWith, check_folder, tidy, unfinished
 from unweave.runtime import processes
 from unweave.storage import SCORES
 
@@ -152,6 +152,7 @@ def is_finished(request: Request) -> bool:
         UsageError: The folder holds the run of another request.
     """
     out = Path(request.out or "")
+    tidy(out)
     if not (out / SCORES).is_file() or unfinished(out).exists():
         return False
     asked = request.completed()

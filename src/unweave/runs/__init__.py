@@ -2,16 +2,21 @@
 
 from unweave.runs import plain_page
 from unweave.runs.model_card import model_card
+from unweave.runs.output_paths import (
+    UNFINISHED,
+    absolute,
+    drop_original,
+    kept_original,
+    refuse_existing,
+    tidy,
+    unfinished,
+)
 from unweave.runs.run_folder import (
     LAST_GOOD,
-    UNFINISHED,
     OutputFolder,
     check_folder,
-    kept_original,
     left_in_order,
-    refuse_existing,
     remove_folder,
-    unfinished,
 )
 from unweave.runs.run_page import label_names, run_page
 from unweave.runs.saved_model import SaveWith
@@ -22,7 +27,9 @@ __all__ = [
     "UNFINISHED",
     "OutputFolder",
     "SaveWith",
+    "absolute",
     "check_folder",
+    "drop_original",
     "kept_original",
     "label_names",
     "left_in_order",
@@ -32,6 +39,7 @@ __all__ = [
     "refuse_existing",
     "remove_folder",
     "run_page",
+    "tidy",
     "to_bytes",
     "unfinished",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from unweave.engine import CheckpointFolder, CollapseError
 from unweave.errors import RunError, Stopped, UsageError
+from unweave.runs.output_paths import absolute, refuse_existing, tidy, unfinished
 from unweave.runs.saved_model import SaveWith, save_model
 from unweave.runs.weights import to_bytes
 from unweave.runtime import processes
@@ -28,6 +30,7 @@ from unweave.storage import (
     find_weights,
     read_configuration,
     read_json,
+    refuse_links,
     sync_folder,
     write_whole,
 )
@@ -36,34 +39,13 @@ FORMAT = {"format": "unweave-run", "version": 2}
 LAST_GOOD = "last-good.safetensors"
 CARD = "README.md"  # of the model, in its folder
 OF_OLDER_VERSIONS = ("config.json", "begun")  # files of an unfinished run, now entries of run.json
-UNFINISHED = ".unfinished"  # suffix of the folder of an unfinished run
 MAY_CHANGE = ("limits",)  # a resumed run may change these, because they change no result
-
-
-def unfinished(target: Path) -> Path:
-    """Return the folder that a run works in until it is finished."""
-    target = target.resolve()  # a relative path may have no name, such as "."
-    return target.with_name(target.name + UNFINISHED)
-
-
-def kept_original(target: Path) -> Path:
-    """Return where a command keeps the original that it trained until the run that starts from it is finished.
-
-    Retraining may differ by rounding, so the run could not resume.
-    """
-    target = target.resolve()  # a relative path may have no name, such as "."
-    return target.with_name(target.name + ".original.safetensors")
-
-
-def refuse_existing(target: Path) -> None:
-    """Raise a `UsageError` if the target exists and is not empty."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} already exists and is not empty. Choose another --out, or remove it.")
 
 
 def check_folder(target: Path, *, resume: bool) -> None:
     """Raise an error if a run cannot begin at the target or, with ``resume``, if there is none to resume."""
     work = unfinished(target)
+    tidy(target)
     if resume and not work.exists() and (target / SCORES).exists():
         raise UsageError(f"The run at {target} is finished: there is nothing to resume.")
     refuse_existing(target)
@@ -80,7 +62,9 @@ def check_folder(target: Path, *, resume: bool) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder if it exists."""
+    """Remove a folder if it exists. Of a link, only the link is removed."""
+    if folder.is_symlink():
+        folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -99,7 +83,7 @@ class OutputFolder:
         checkpoint_seconds: float | None,
         checkpoint_steps: int | None,
     ) -> None:
-        self.target, self.config = target.resolve(), config
+        self.target, self.config = absolute(target), config
         try:
             json.dumps(config)
         except TypeError as error:
@@ -120,6 +104,9 @@ class OutputFolder:
         try:
             if not resume:
                 self.work.mkdir(parents=True)
+            elif self.work.is_symlink():
+                raise UsageError(f"{self.work} is a link, so the run would work elsewhere. Remove it.")
+            refuse_links(self.work)
             self.lock = Lock(self.work / "lock")
             try:
                 begun = self._begun_before() if resume else None
@@ -229,11 +216,14 @@ class OutputFolder:
             self._write_about({**before, **about, "configuration": before["configuration"]})
             sync_folder(self.work)
             refuse_existing(self.target)
+            is_here = self.target.exists() and self.target.samefile(os.curdir)
             if self.target.exists():
                 self.target.rmdir()  # an empty folder that the user made
             if self.lock:
                 self.lock.release()
             self.work.rename(self.target)
+            if is_here:  # the folder that this process was in is gone, and relative paths would lead nowhere
+                os.chdir(self.target)
             sync_folder(self.target.parent)
             CheckpointFolder(self.target / "checkpoints").prune()
         except (OSError, SafetensorError) as error:

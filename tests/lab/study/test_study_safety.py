@@ -182,3 +182,27 @@ def test_a_pipe_in_a_study_is_refused_and_not_waited_for(study, name):
     for act in (lambda: read_results(study), lambda: Store.create(study, "digits")):
         with pytest.raises(UsageError, match="not a regular file"):
             act()
+
+
+# What a process left that was killed at the very end of its work
+
+
+def test_the_next_start_of_a_study_tidies_up(study):
+    left = [
+        study / "models" / "original.seed-0.unfinished" / "00-00000003.safetensors",
+        study / "cells" / "ga.seed-0" / "checkpoints" / "00-00000003.safetensors",
+        study / "again" / "ga.seed-0" / "history.jsonl",
+        study / ".report.partial" / "index.html",
+        study / ".report.older" / "index.html",
+    ]
+    kept = [
+        study / "models" / "original.seed-1.unfinished" / "00-00000003.safetensors",  # not trained to its end
+        study / "cells" / "ga.seed-0" / "checkpoints" / "01-00000000.safetensors",  # between two phases
+    ]
+    for file in (*left, *kept, study / "models" / "original.seed-0.safetensors"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("weights")
+    run_study(tiny(), plan(["original", "ga"], seeds=1, benchmark=tiny()), study, device="cpu")
+    assert [file.exists() for file in (*left, *kept)] == [False] * 3 + [True] * 4
+    write_report(study)
+    assert [path.name for path in study.glob(".report*")] == []

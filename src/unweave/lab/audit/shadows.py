@@ -38,7 +38,7 @@ from unweave.evaluation import attack as attacks
 from unweave.lab.audit.subject import Subject
 from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.methods import make_method
-from unweave.storage import OBJECT, read_json, read_tensors, require_form, write_whole
+from unweave.storage import OBJECT, read_json, read_tensors, refuse_links, require_form, write_whole
 
 TARGETS = ("forget", "adjacent")
 CHANCE = {"auc": 0.5, "balanced_accuracy": 0.5, **attacks.RATES}  # of a model that never saw the samples
@@ -220,6 +220,7 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
         raise UsageError(
             f"{folder} cannot be a folder for shadow models: a file is in the way. Choose another folder."
         ) from error
+    refuse_links(folder)
     file = folder / "shadows.json"
     if not file.exists():
         write_whole(file, (json.dumps(kind, indent=2) + "\n").encode())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from unweave.lab.packages import require_package
 from unweave.lab.report.grids import failure_notes, study_grids
 from unweave.lab.report.headline import verdict
 from unweave.lab.report.study_reader import read_results
+from unweave.runs import remove_folder
+from unweave.storage import Lock
 
 MARK = "report.json"
 
@@ -49,11 +51,7 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
     said, grids = verdict(results), study_grids(results)
     studies = sections(results, against_paper=against_paper)
     beside = [grid for grid in (paper_grid(results), cost_grid(results)) if grid] if against_paper else None
-    partial = folder / f".report.{os.getpid()}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        for name in ("tables", "figures"):
-            (partial / name).mkdir(parents=True)
+    with _replacing(target) as partial:
         for grid in [*grids, *(beside or []), *(grid for study in studies for grid in study.grids)]:
             for suffix, write in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
                 (partial / "tables" / f"{grid.name}.{suffix}").write_text(write(grid), encoding="utf-8")
@@ -66,16 +64,26 @@ def write_report(folder: Path, *, against_paper: bool = False) -> Report:
         about = {"format": "unweave-report", "schema": 1, "unweave": __version__, "benchmark": results.benchmark}
         about |= {"verdict": said.headline, "points": dict(said.points), "failed": failure_notes(results)}
         (partial / MARK).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        _replace(target, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return Report(target, target / "index.html", said.text(), tuple(failure_notes(results)))
 
 
-def _replace(target: Path, partial: Path) -> None:
-    """Move the finished folder to the target, and only then remove the older one."""
-    older = target.with_name(f".report.{os.getpid()}.older")
-    if target.exists():
-        target.rename(older)
-    partial.rename(target)
-    shutil.rmtree(older, ignore_errors=True)
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the target's place when it is finished; only then the older one is removed.
+
+    A process at a time. What another one left that was killed is removed first.
+    """
+    partial, older = (target.with_name(f".report.{word}") for word in ("partial", "older"))
+    with Lock(target.with_name(".report.lock"), wait=True):
+        for left in (partial, older):
+            remove_folder(left)
+        try:
+            for name in ("tables", "figures"):
+                (partial / name).mkdir(parents=True)
+            yield partial
+            if target.exists():
+                target.rename(older)
+            partial.rename(target)
+        finally:
+            for left in (partial, older):
+                remove_folder(left)

@@ -56,6 +56,15 @@ def _taken(name: str, store: Store, other: Store) -> str | None:
     return hashlib.blake2b(data, digest_size=16).hexdigest() if same else None
 
 
+def tidy_models(home: Home) -> None:
+    """Remove the checkpoints of models that are trained: a process may have been killed before it could do so."""
+    for folder in home.models.glob(f"*{UNFINISHED}"):
+        name = folder.name.removesuffix(UNFINISHED)
+        with Lock.claim(home.locks / f"model.{name}.lock") as claim:
+            if claim is not None and (home.models / f"{name}.safetensors").exists():
+                remove_folder(folder)
+
+
 class NotYet(Exception):  # noqa: N818
     """Another process is training the model. Do other work meanwhile."""
 

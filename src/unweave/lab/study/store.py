@@ -33,7 +33,7 @@ from unweave.lab.study.study_files import (
     read_times,
 )
 from unweave.lab.study.table import flatten, write_table
-from unweave.runs import UNFINISHED
+from unweave.runs import UNFINISHED, remove_folder, tidy, unfinished
 from unweave.storage import (
     MODEL,
     RUN,
@@ -205,6 +205,14 @@ class Store:
                 path.replace(place)
         shutil.rmtree(again, ignore_errors=True)
         return is_there
+
+    def tidy(self) -> None:
+        """Remove what processes left that were killed at the very end of a cell: checkpoints, and an emptied again/."""
+        for name in self.finished():
+            tidy(self.cells / name)
+            again = self.folder / "again" / name
+            if again.exists() and not (again / RUN).exists() and not unfinished(again).exists():
+                remove_folder(again)
 
     def weights(self, name: str) -> Path:
         """Return the path of a cell's weights. They may have been removed."""

@@ -23,7 +23,7 @@ from unweave.lab.study.adjacency import regroup
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
 from unweave.lab.study.comparisons import Comparisons, Keep
-from unweave.lab.study.originals import NotYet, Originals, take_originals
+from unweave.lab.study.originals import NotYet, Originals, take_originals, tidy_models
 from unweave.lab.study.store import Store, describe
 from unweave.methods import make_method
 from unweave.runs import LAST_GOOD, remove_folder, unfinished
@@ -95,6 +95,8 @@ def begin_study(
         Store.open(originals)  # raises an error for another folder, before ``out`` is created
     store = Store.create(out, benchmark.name, options=benchmark.options)
     store.adopt(cells)
+    store.tidy()
+    tidy_models(store)
     for cell in {(cell.method, cell.profile, cell.variant): cell for cell in cells}.values():
         store.check_settings(cell, _settings(benchmark, cell).to_dict())
     taken = take_originals(benchmark, store, originals, {cell.seed for cell in cells}) if originals else None

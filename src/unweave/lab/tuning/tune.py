@@ -20,7 +20,7 @@ from unweave.engine.compiling import Compile
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import observe
 from unweave.lab.benchmarks import Benchmark, BenchmarkTask
-from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running
+from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running, tidy_models
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
 from unweave.lab.tuning.search_space import Space, tuned_methods
@@ -111,6 +111,7 @@ class Tuning:
         self.seeds = range(seed, seed + seeds)
         require_optuna()
         self.folder = Folder(out, benchmark, goal=goal, seed=seed, seeds=seeds)
+        tidy_models(self.folder)
         with readable(self.folder.storage), Lock(self.folder.locks / "storage.lock", wait=True):
             self.storage = open_storage(self.folder.storage)
             self.searches = {name: self._search(name) for name in methods}
