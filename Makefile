@@ -57,9 +57,10 @@ scaling: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m bench.scaling --out $(or $(OUT),results/speed)
 	$(RUN) -m bench.plot $(or $(OUT),results/speed) docs/images
 
-# Every method, killed at random places and resumed: what `make test` samples, in some minutes.
+# Every method, a study, a tuning and a request, killed at random places and resumed: what `make test` samples.
+# `make torture KILLS=1000` says how many kills; the result is written to results/torture.
 torture: $(READY)
-	$(RUN) -m tests.helpers.torture --out results/torture
+	$(RUN) -m tests.helpers.torture $(if $(KILLS),--kills $(KILLS)) --out results/torture
 
 # Odd files, calls and command lines: what `make test` samples, in about 40 minutes. `make fuzz FUZZ='--parsers 5000'` tries
 # other counts (--parsers, --calls, --lines, --processes).

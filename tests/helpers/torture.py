@@ -1,11 +1,13 @@
 """The kill matrix: runs are killed with SIGKILL at random places and resumed, and must end like one that was not.
 
-    make torture                                      # every method on the digits, into results/torture
-    python -m tests.helpers.torture --small --methods gdr     # a small network on made-up data, in seconds
+    make torture                                      # every method on the digits, a study, a tuning, a request
+    make torture KILLS=1000                           # the same, with so many kills in all
+    python -m tests.helpers.torture --small --work gdr,study    # a small network on made-up data, in seconds
 
-A place is a step, a write (before the data is synced to disk) or a rename, counted over the whole run, so that files
-are left half-written and checkpoints without their second file. A third of the runs is killed twice. Everything that
-a run leaves is compared to the bit; of its scores, all but time and memory.
+A place is a step, a write (before the data is synced to disk), a rename, or the moment after one, counted over the
+whole run, so that files are left half-written, checkpoints without their second file, and finished runs with what they
+no longer need. A third of the runs is killed twice. Everything that a run leaves is compared to the bit; of its scores,
+all but time and memory. After the next command no file may lie there that an uninterrupted run does not leave.
 
 Every run is a process of its own, forked from one that has only imported things.
 """
@@ -38,15 +40,22 @@ from torch import nn
 
 from tests.helpers.calling import unlearn_with
 from tests.helpers.fitting import ON_ANYTHING
+from tests.helpers.torture_work import (
+    Work,
+    differing_bits,
+    request_work,
+    run_results,
+    study_work,
+    tuning_work,
+)
 from unweave import Checkpoints, Compute, Split, load_weights
 from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
 from unweave.methods import find_method
-from unweave.runs import unfinished
-from unweave.storage import provenance, read_configuration, write_whole
+from unweave.runs import check_folder, unfinished
+from unweave.storage import provenance, write_whole
 
 MODULE = "tests.helpers.torture"
-CLOCK = ("seconds", "peak_memory_bytes", "process_memory_bytes")
 NO_LIMIT = {
     "adjacent_accuracy_drop": 1.0,
     "remote_accuracy_drop": 1.0,
@@ -55,7 +64,8 @@ NO_LIMIT = {
     "forget_loss_rise": 0.0,
     "share": 0.1,
 }
-KINDS = ("step", "write", "rename")
+KINDS = ("step", "write", "rename", "renamed")
+PARTS = ("weights", "history", "scores", "configuration", "files")
 LATE = (scipy.stats, sklearn.linear_model, sklearn.metrics, sklearn.model_selection, sklearn.svm, torch._dynamo)
 
 
@@ -68,6 +78,14 @@ class Job:
     train: Split
     test: Split | None
     settings: Callable[[str], dict]
+
+    def work(self, method: str) -> Work:
+        """Return a method as work for the matrix."""
+
+        def check(out: Path) -> None:
+            check_folder(out, resume=False)
+
+        return Work(method, lambda out: self.run(method, out), Path.exists, check, run_results)
 
     def run(self, method: str, out: Path) -> None:
         """Run a method, or go on with it where it was stopped."""
@@ -167,70 +185,100 @@ def watched(kill: tuple[str, int] | None, counts: dict[str, int]) -> Iterator[No
 
         return call
 
+    def noting_both(taken: Callable) -> Callable:
+        def call(*arguments, **more):
+            note("rename")
+            found = taken(*arguments, **more)
+            note("renamed")
+            return found
+
+        return call
+
     History.add = noting("step", History.add)  # type: ignore[method-assign]
     os.fsync = noting("write", os.fsync)
-    Path.replace = noting("rename", Path.replace)  # type: ignore[method-assign]
+    Path.replace = noting_both(Path.replace)  # type: ignore[method-assign]
+    Path.rename = noting_both(Path.rename)  # type: ignore[method-assign]
     yield
 
 
-def run_once(job: Job, method: str, out: Path, kill: tuple[str, int] | None = None) -> tuple[int, dict[str, int]]:
+def run_once(work: Work, out: Path, kill: tuple[str, int] | None = None) -> tuple[int, dict[str, int]]:
     """Run or resume in a process; return how it ended and what it counted."""
     counts = dict.fromkeys(KINDS, 0)
-    tally = out.with_name("tally.json")
+    tally = out.parent / "tally.json"
 
-    def work() -> None:
+    def go() -> None:
         with watched(kill, counts):
-            job.run(method, out)
+            work.run(out)
         tally.write_text(json.dumps(counts))
 
-    code = in_a_process(work)
+    code = in_a_process(go)
     return code, json.loads(tally.read_text()) if code == 0 else {}
+
+
+def left(work: Work, out: Path) -> dict[str, bytes]:
+    """Return what some work left once the next command was there."""
+    found = out.parent / "left"
+    found.mkdir(exist_ok=True)
+
+    def look() -> None:
+        for name, content in work.left(out).items():
+            (found / name).write_bytes(content)
+
+    require(in_a_process(look), f"what {work.name} left cannot be read")
+    return {name: (found / name).read_bytes() for name in PARTS}
 
 
 # The matrix
 
 
-def results_of(folder: Path) -> dict[str, bytes]:
-    """Return what a run left, without what depends on the clock."""
-    scores = json.loads((folder / "scores.json").read_text())
-    scores["cost"] = {name: value for name, value in scores["cost"].items() if name not in CLOCK}
-    return {
-        "weights": (folder / "model.safetensors").read_bytes(),
-        "history": (folder / "history.jsonl").read_bytes(),
-        "scores": json.dumps(scores, sort_keys=True).encode(),
-        "configuration": json.dumps(read_configuration(folder)).encode(),
-    }
+def works(options: argparse.Namespace, folder: Path) -> list[Work]:
+    """Return the work that was asked for: methods, a study, a tuning, a request."""
+    others = {"study": study_work, "tuning": tuning_work, "request": lambda: request_work(folder)}
+    methods = [name for name in ON_ANYTHING if name != "original"]
+    asked = [*methods, *others] if options.work == "all" else options.work.split(",")
+    job = None
+    found = []
+    for name in asked:
+        if name in others:
+            found.append(others[name]())
+            continue
+        job = job or (small_job() if options.small else digits_job(folder))
+        found.append(job.work(name))
+    return found
 
 
-def torture(job: Job, method: str, kills: int, folder: Path, chance: random.Random) -> Iterator[dict]:
-    """Yield one row for every killed run of a method."""
-    code, counts = run_once(job, method, folder / "whole")
-    require(code, f"{method} failed without being killed")
-    whole = results_of(folder / "whole")
+def torture(work: Work, kills: int, folder: Path, chance: random.Random) -> Iterator[dict]:
+    """Yield one row for every killed run of some work."""
+    code, counts = run_once(work, folder / "run")
+    require(code, f"{work.name} failed without being killed")
+    whole = left(work, folder / "run")
     for number in range(kills):
         kind = KINDS[number % len(KINDS)]
-        places = [(kind, chance.randint(1, counts[kind]))]
+        places = [(kind, counts[kind] if kind == "renamed" and number % 8 == 3 else chance.randint(1, counts[kind]))]
         if number % 3 == 2:
             other = chance.choice(KINDS)
             places.append((other, chance.randint(1, max(1, counts[other] // 2))))
-        out, killed = folder / f"killed-{number}", 0
+        home = folder / f"killed-{number}"
+        home.mkdir()
+        out, killed = home / "run", 0
         for place in places:
-            code, _ = run_once(job, method, out, kill=place)
+            code, _ = run_once(work, out, kill=place)
             killed += code == -signal.SIGKILL
-            require(0 if code in (0, -signal.SIGKILL) else code, f"{method} ended otherwise at {place}")
-            if code == 0:
+            require(0 if code in (0, -signal.SIGKILL) else code, f"{work.name} ended otherwise at {place}")
+            if code == 0 or work.finished(out):
                 break
-        if not out.exists():
-            require(run_once(job, method, out)[0], f"{method} cannot be resumed after {places}")
-        found = results_of(out)
+        if not work.finished(out):
+            require(run_once(work, out)[0], f"{work.name} cannot be resumed after {places}")
+        found = left(work, out)
         yield {
-            "method": method,
+            "method": work.name,
             "killed_at": " then ".join(f"{kind} {count}" for kind, count in places),
-            "of": " / ".join(f"{counts[kind]} {kind}s" for kind in KINDS),
+            "of": " / ".join(f"{counts[kind]} {kind}s" for kind in KINDS[:3]),
             "kills": killed,
-            **{name: found[name] == whole[name] for name in whole},
+            **{name: found[name] == whole[name] for name in PARTS},
+            "differing_bits": sum(differing_bits(found[name], whole[name]) for name in PARTS),
         }
-        shutil.rmtree(out)
+        shutil.rmtree(home)
 
 
 def require(code: int, words: str) -> None:
@@ -242,32 +290,37 @@ def require(code: int, words: str) -> None:
 def main() -> None:
     """Run the matrix, print it, and say at the end whether every run was the same."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a small network on made-up data")
-    parser.add_argument("--methods", default="all", help="names joined by commas")
-    parser.add_argument("--kills", type=int, default=9, help="killed runs of every method")
+    parser.add_argument("--small", action="store_true", help="methods: a small network on made-up data")
+    parser.add_argument("--work", default="all", help="names of methods, study, tuning, request, joined by commas")
+    parser.add_argument("--kills", type=int, help="kills in all, at least; default: nine killed runs of everything")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    names = [name for name in ON_ANYTHING if name != "original"]
-    chosen = names if options.methods == "all" else options.methods.split(",")
-    rows = []
+    rows: list[dict] = []
     with tempfile.TemporaryDirectory() as place:
-        job = small_job() if options.small else digits_job(Path(place))
-        for method in chosen:
-            folder = Path(place) / method
+        chosen = works(options, Path(place))
+        runs = 9 if options.kills is None else -(-options.kills // len(chosen))
+        for work in chosen:
+            folder = Path(place) / f"work-{work.name}"
             folder.mkdir()
-            chance = random.Random(f"{options.seed} {method}")
-            for row in torture(job, method, options.kills, folder, chance):
+            for row in torture(work, runs, folder, random.Random(f"{options.seed} {work.name}")):
                 rows.append(row)
-                same = all(row[name] for name in ("weights", "history", "scores", "configuration"))
-                print(f"{'same ' if same else 'OTHER'} {method:<10} killed at {row['killed_at']}", flush=True)
+                print(
+                    f"{'same ' if is_same(row) else 'OTHER'} {work.name:<10} killed at {row['killed_at']}", flush=True
+                )
             shutil.rmtree(folder)
-    other = [row for row in rows if not all(row[name] for name in ("weights", "history", "scores", "configuration"))]
-    if options.out:
-        write_results(options.out, rows, options)
-    print(f"{len(rows)} killed runs of {len(chosen)} methods, {sum(row['kills'] for row in rows)} kills: ", end="")
+            if options.out:  # also what a stopped matrix has seen
+                write_results(options.out, rows, options)
+    other = [row for row in rows if not is_same(row)]
+    kills, bits = sum(row["kills"] for row in rows), sum(row["differing_bits"] for row in rows)
+    print(f"{len(rows)} killed runs of {len(chosen)} works, {kills} kills, {bits} differing bits: ", end="")
     sys.exit(f"{len(other)} ended otherwise") if other else print("all ended like one that was not killed")
+
+
+def is_same(row: dict) -> bool:
+    """Tell whether a killed run ended like one that was not."""
+    return all(row[name] for name in PARTS)
 
 
 def write_results(folder: Path, rows: list[dict], options: argparse.Namespace) -> None:
@@ -278,9 +331,11 @@ def write_results(folder: Path, rows: list[dict], options: argparse.Namespace) -
     folder.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows), folder / "results.parquet")
     about = provenance(torch.device("cpu")) | {
-        "command": f"python -m {MODULE} --kills {options.kills} --seed {options.seed} --out results/torture",
+        "command": " ".join(["python", "-m", MODULE, *sys.argv[1:]]),
         "benchmark": "made-up data" if options.small else "digits",
         "killed_runs": len(rows),
+        "kills": sum(row["kills"] for row in rows),
+        "differing_bits": sum(row["differing_bits"] for row in rows),
     }
     write_whole(folder / "provenance.json", (json.dumps(about, indent=2) + "\n").encode())
 
