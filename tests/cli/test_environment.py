@@ -58,7 +58,7 @@ def test_little_memory_is_said_in_a_sentence(monkeypatch, shell, error, is_memor
 
 
 def test_the_demo_refuses_a_place_before_its_work(shell, tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.cli.running.run_demo", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setattr("unweave.lab.run_demo", lambda *_, **__: pytest.fail("the work began"))
     (tmp_path / "loop").symlink_to("loop")
     for place in ("/", tmp_path / "loop"):
         done = shell("demo", "--out", place)

@@ -30,7 +30,7 @@ from unweave.lab.benchmarks import Benchmark, keep_answers, profile_of_folder
 from unweave.methods import Method, all_methods, require_reference
 from unweave.record import NAME
 from unweave.requests import Request
-from unweave.runs import check_folder, kept_original, unfinished
+from unweave.runs import absolute, check_folder, drop_original, tidy, unfinished
 from unweave.runtime import processes
 from unweave.storage import read_json
 
@@ -136,6 +136,7 @@ def _check_all(callbacks: Sequence[Callback], compute: Compute, out: Path, *, re
     for callback in callbacks:
         callback.check()
     compute.check()
+    processes.first(lambda: tidy(out, original=True))
     processes.first(lambda: check_folder(out, resume=resume))
 
 
@@ -196,8 +197,8 @@ def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How
     except KeyboardInterrupt:
         stop("Stopped. Run the same command with --resume to resume." if unfinished(out).exists() else "Stopped.")
     finally:
-        if processes.is_first() and not unfinished(out).exists():
-            kept_original(out).unlink(missing_ok=True)
+        if processes.is_first():
+            drop_original(out)
     return result
 
 
@@ -219,5 +220,5 @@ def _show(start: Beginning, result: Result, out: Path, compute: Compute, *, as_j
     if answers:
         out_console.print(f"\n{answers}", highlight=False, markup=False)
     out_console.print(
-        f"\nWritten to {out}. Unlearning took {result.cost.seconds:.1f} s.", highlight=False, markup=False
+        f"\nWritten to {out if out.name else absolute(out)}. Unlearning took {result.cost.seconds:.1f} s.", highlight=False, markup=False
     )

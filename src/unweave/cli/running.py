@@ -58,11 +58,12 @@ def demo(
     """Forget a digit in a minute: train on built-in data, unlearn in four ways, compare."""
     from unweave.lab import MARK, run_demo
     from unweave.lab.report import accuracy_table
-    from unweave.runs import refuse_existing
+    from unweave.runs import absolute, refuse_existing
 
-    if out.exists() and not (out / MARK).exists():
+    place = absolute(out)
+    if place.exists() and not (place / MARK).exists():
         refuse_existing(out)
-    done = run_demo(out, seeds=seeds, device=device, say=say)
+    done = run_demo(place, seeds=seeds, device=device, say=say)
     if as_json:
         typer.echo(json.dumps(done.scores))
         return
