@@ -220,5 +220,7 @@ def _show(start: Beginning, result: Result, out: Path, compute: Compute, *, as_j
     if answers:
         out_console.print(f"\n{answers}", highlight=False, markup=False)
     out_console.print(
-        f"\nWritten to {out if out.name else absolute(out)}. Unlearning took {result.cost.seconds:.1f} s.", highlight=False, markup=False
+        f"\nWritten to {out if out.name else absolute(out)}. Unlearning took {result.cost.seconds:.1f} s.",
+        highlight=False,
+        markup=False,
     )
