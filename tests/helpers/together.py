@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.helpers.calling import unlearn_with
 from unweave import Compute, Split, StopWhen, Watch, evaluate, unlearn
+from unweave import answers as uw_answers
 from unweave.engine import Workbench
 from unweave.errors import Stopped
 from unweave.maths import squared_wasserstein
@@ -112,6 +113,18 @@ def lora(*, shard):
     from tests.helpers import adapters as tiny
 
     return outcome(unlearn(tiny.adapted(), tiny.split(), guard=None, compute=Compute("cpu", shard=shard), **tiny.QUICK))
+
+
+def on_texts(method, *, shard):
+    """A method for language models, on a tiny one."""
+    from tests.helpers import answers, texts
+
+    facts = uw_answers(texts.rows(), texts.tokenizer(), template=texts.TEMPLATE)
+    parts = Split(facts, forget=[0, 1, 2, 7, 11], adjacent=[3, 5, 6], remote=[8, 9, 10, 12, 13])
+    own = {"rmu": {"layer": 1, "retain_weight": 1.0}, "dpo": {"alternatives": answers.alternatives(parts.forget)}}
+    settings = {"epochs": 2, "batch_size": 3, "learning_rate": 1e-2, "optimizer": "sgd", **own.get(method, {})}
+    model = texts.llama(120).double()
+    return outcome(unlearn(model, parts, method, guard=None, compute=Compute("cpu", shard=shard), **settings))
 
 
 class Blocks(nn.Module):
@@ -246,6 +259,12 @@ CASES |= {
 WITHIN = {"single": 1e-5, "half": 2e-2}  # where it is not 1e-10
 LORA = {"lora": lambda: lora(shard=False), "lora, sharded": lambda: lora(shard=True)}
 CASES |= LORA
+TEXTS = {
+    f"{method} on texts{', sharded' * shard}": lambda m=method, s=shard: on_texts(m, shard=s)
+    for method in ("npo", "dpo", "undial", "pdu", "rmu")
+    for shard in (False, True)
+}
+CASES |= TEXTS
 # After how many steps a run is left, and whether weights are cut on the side of several processes.
 STOPS = {"stopped in stage 1": (3, False), "stopped in stage 1, sharded": (3, True), "stopped in stage 2": (10, True)}
 
@@ -254,7 +273,7 @@ def cases_for(count):
     """Return the names of the cases that so many processes run: all, or with three those that three may change."""
     if count == 2:
         return list(CASES)
-    of_two = [*LORA, *(f"{name}, sharded" for name in BASELINES if name not in ("ft", "salun", "gdr"))]
+    of_two = [*LORA, *TEXTS, *(f"{name}, sharded" for name in BASELINES if name not in ("ft", "salun", "gdr"))]
     return [name for name in CASES if name not in of_two and not name.startswith("half")]
 
 

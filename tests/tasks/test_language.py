@@ -167,6 +167,25 @@ def test_the_task_is_found_and_may_be_named():
     assert result.config["threshold"] == 0.9
 
 
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        ({"is_quantized": True}, "weights of LlamaForCausalLM are quantised, so they cannot be copied"),
+        (
+            {"hf_device_map": {"model": 0, "lm_head": "cpu"}},
+            r"is spread over the devices 0, cpu \(device_map\). Load it",
+        ),
+    ],
+)
+def test_models_that_cannot_be_copied_whole_are_refused_in_a_sentence(mark, words):
+    model = llama()
+    for name, value in mark.items():
+        setattr(model, name, value)
+    split = uw.Split(data(), forget=[0], adjacent=[1])
+    with pytest.raises(uw.UsageError, match=words):
+        uw.unlearn(model, split, "gdr", compute=uw.Compute("cpu"))
+
+
 def trained(model, data, epochs=60):
     split = uw.Split(data, [], range(1), allow_empty=True)
     method = uw.Retrain(epochs=epochs, learning_rate=5e-3, batch_size=24, initial=lambda: copy.deepcopy(model))
@@ -188,6 +207,29 @@ def test_a_fact_is_learned_and_forgotten_and_its_neighbour_stays(taught):
     assert after["forget"]["accuracy"] == 0
     assert after["adjacent"]["accuracy"] == 1
     assert after["remote"]["accuracy"] >= 0.95
+
+
+FORGETTING = {  # settings under which the tiny model forgets one fact and keeps the next
+    "grad-diff": {"retain_weight": 5.0, "learning_rate": 1e-3},
+    "npo": {"inverse_temperature": 0.5},
+    "simnpo": {"forget_weight": 1.0},
+    "undial": {"retain_weight": 5.0},
+    "wga": {},
+    "pdu": {},
+    "rmu": {"layer": 0, "trained": "all", "retain_weight": 1000.0, "learning_rate": 1e-3},
+}
+
+
+@pytest.mark.parametrize("name", FORGETTING)
+def test_methods_for_answers_forget_a_fact_and_its_neighbour_stays(taught, name):
+    model, facts = taught
+    split = uw.Split(facts, forget=[0], adjacent=[1], remote=range(2, 24))
+    settings = {"epochs": 60, "batch_size": 24, "learning_rate": 2e-3, **FORGETTING[name]}
+    result = uw.unlearn(model, split, name, compute=uw.Compute("cpu"), guard=None, **settings)
+    after = result.scores["train"]
+    assert after["forget"]["accuracy"] == 0
+    assert after["adjacent"]["accuracy"] == 1
+    assert after["remote"]["accuracy"] >= 0.9
 
 
 def test_an_adapter_alone_learns_to_forget(taught):

@@ -47,6 +47,7 @@ def require_task(method: Method, task: Any) -> None:
 
 def require_model(model: nn.Module, *, kept: bool) -> None:
     """Reject meta tensors and, if weights will be saved, state that is not a tensor."""
+    require_whole(model)
     state = model.state_dict()
     extra = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if extra and kept:
@@ -56,6 +57,25 @@ def require_model(model: nn.Module, *, kept: bool) -> None:
         )
     if any(tensor.is_meta for tensor in state.values() if isinstance(tensor, torch.Tensor)):
         raise UsageError("The model is on the device 'meta', where weights have no values. Load its weights first.")
+
+
+def require_whole(model: nn.Module) -> None:
+    """Raise for a model of transformers that is quantised, or spread over several devices.
+
+    >>> require_whole(nn.Linear(1, 1))
+    """
+    for module in model.modules():
+        if getattr(module, "is_quantized", False):
+            raise UsageError(
+                f"The weights of {type(module).__name__} are quantised, so they cannot be copied and compared. Load the "
+                "model without quantization_config, in float32; an adapter (LoRA) keeps gradients and optimiser small."
+            )
+        devices = {str(device) for device in (getattr(module, "hf_device_map", None) or {}).values()}
+        if len(devices) > 1:
+            raise UsageError(
+                f"{type(module).__name__} is spread over the devices {', '.join(sorted(devices))} (device_map). Load it "
+                "without device_map; several processes may share its weights: compute=uw.Compute(shard=True)."
+            )
 
 
 def copied(model: nn.Module) -> nn.Module:
