@@ -157,8 +157,9 @@ def command(number: int, folder: Path) -> None:
     from unweave.cli import main
 
     chance = Random(f"lines {number}")
-    prepare(folder, chance)
-    before, sys.argv = sys.argv, ["unweave", *line(chance)]
+    words = line(chance)
+    prepare(folder, chance, words)
+    before, sys.argv = sys.argv, ["unweave", *words]
     here, shown = os.getcwd(), warnings.showwarning
     os.chdir(folder)
     try:
@@ -176,8 +177,8 @@ def command(number: int, folder: Path) -> None:
 def process(number: int, folder: Path) -> None:
     """Run one odd command line in a process of its own, watched by the same hook."""
     chance = Random(f"processes {number}")
-    prepare(folder, chance)
     words = line(chance)
+    prepare(folder, chance, words)
     done = subprocess.run(
         [sys.executable, "-m", MODULE, "--child", str(folder), *words],
         cwd=folder,

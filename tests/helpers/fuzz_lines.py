@@ -64,8 +64,8 @@ def known() -> dict[tuple[str, ...], list[Any]]:
     return found
 
 
-def prepare(folder: Path, chance: Random) -> None:
-    """Write files for a command line, some of them odd."""
+def prepare(folder: Path, chance: Random, words: Sequence[str]) -> None:
+    """Write the files that a command line may read, some of them odd."""
     for name, seed in (
         ("record.json", "record-2"),
         ("proof.json", "proof"),
@@ -81,7 +81,7 @@ def prepare(folder: Path, chance: Random) -> None:
     (folder / "run").mkdir(exist_ok=True)
     for name in ("record.json", "forget-proofs.json", "exact-scores.json"):
         (folder / "run" / name).write_bytes((folder / name).read_bytes())
-    for name, content in seeds("study").items():
+    for name, content in seeds("study").items() if "study" in words[1:] else ():
         file = folder / "study" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(json_bytes(content, chance) if chance.random() < 0.1 else json.dumps(content).encode())
