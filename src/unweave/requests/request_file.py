@@ -22,6 +22,8 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
         if require_plain(path) > LARGEST:
             raise UsageError(f"{path} is larger than {LARGEST // 2**20} MB, which no request is.")
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply for a request.") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError) as error:
