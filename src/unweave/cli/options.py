@@ -47,6 +47,13 @@ Small = Annotated[
     bool, typer.Option("--small", help="Use little data and a tiny model, to try the command on two cores.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Number of processes that share the work.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Ray cluster to share the work with, or auto for that of this machine. All machines must see the folder.",
+    ),
+]
 
 
 def words(text: str) -> list[str]:

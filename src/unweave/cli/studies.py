@@ -15,6 +15,7 @@ from unweave.cli.app import app, err_console, listing, out_console, say, stop
 from unweave.cli.options import (
     AsJson,
     BenchmarkName,
+    Cluster,
     Compile,
     DataFolder,
     Device,
@@ -102,6 +103,7 @@ def study(
     watch: WatchStudy = False,
     track: Track = "",
     workers: Workers = 1,
+    cluster: Cluster = None,
     time_limit: TimeLimit = None,
     keep_models: KeepModels = "all",
     originals: OriginalsOf = None,
@@ -140,14 +142,22 @@ def study(
         "originals": originals,
         "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
     }
-    _show(_run(source, cells, out, workers=workers, **common), cells, as_json=as_json)
+    _show(_run(source, cells, out, workers=workers, cluster=cluster, **common), cells, as_json=as_json)
 
 
-def _run(source: Callable[[], Benchmark], cells: list[Cell], out: Path, *, workers: int, **common: Any) -> Store:
-    """Run the cells in this process, or in several."""
+def _run(
+    source: Callable[[], Benchmark],
+    cells: list[Cell],
+    out: Path,
+    *,
+    workers: int,
+    cluster: str | None,
+    **common: Any,
+) -> Store:
+    """Run the cells in this process, in several, or on a cluster."""
     try:
-        if workers > 1:
-            return run_workers(source, cells, out, workers=workers, **common)
+        if workers > 1 or cluster is not None:
+            return run_workers(source, cells, out, workers=workers, cluster=cluster, **common)
         return run_study(source(), cells, out, **common)
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")

@@ -16,6 +16,7 @@ from unweave.cli.app import app, out_console, say, stop
 from unweave.cli.options import (
     AsJson,
     BenchmarkName,
+    Cluster,
     Compile,
     DataFolder,
     Device,
@@ -45,6 +46,7 @@ def tune(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out data, of training and of the search.")] = SEED,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds that judge each trial. The mean counts.")] = 1,
     workers: Workers = 1,
+    cluster: Cluster = None,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Start no trial after this time, and stop training too."),
@@ -77,6 +79,7 @@ def tune(
             seed=seed,
             seeds=seeds,
             workers=workers,
+            cluster=cluster,
             **how,
             time_limit=time_limit,
             write=say,

@@ -10,8 +10,8 @@ from unweave.errors import UsageError
 DISTRIBUTIONS = {"PIL": "pillow"}  # where the package has another name than its module
 
 
-def require_package(module: str, purpose: str) -> Any:
-    """Import a package of the extra ``lab``, or raise an error that says how to install it.
+def require_package(module: str, purpose: str, *, extra: str = "lab") -> Any:
+    """Import a package of an extra, or raise an error that says how to install it.
 
     >>> require_package("matplotlib", "A report").__name__
     'matplotlib'
@@ -20,4 +20,4 @@ def require_package(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = DISTRIBUTIONS.get(module, module)
-        raise UsageError(f"{purpose} needs the package {package}: pip install 'unweave[lab]' ({error}).") from error
+        raise UsageError(f"{purpose} needs the package {package}: pip install 'unweave[{extra}]' ({error}).") from error

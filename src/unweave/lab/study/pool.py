@@ -18,21 +18,36 @@ import torch
 
 from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
+from unweave.lab.study.cluster import ClusterTasks, on_cluster
 
 LOOK_EVERY, GRACE = 0.3, 10.0  # seconds
 
 
+Workers = Sequence[SpawnProcess] | ClusterTasks
+
+
 @contextmanager
 def started(
-    work: Callable[..., None], *arguments: Any, workers: int, computing: Compute, **more: Any
-) -> Iterator[list[SpawnProcess]]:
-    """Start workers that each call ``work``, with their own device and a share of this process's threads.
+    work: Callable[..., None],
+    *arguments: Any,
+    workers: int,
+    computing: Compute,
+    cluster: str | None = None,
+    **more: Any,
+) -> Iterator[Workers]:
+    """Start workers that each call ``work``: on this machine or, with an address, on a Ray cluster.
+
+    Workers of this machine get their own device and a share of this process's threads.
 
     ``OMP_NUM_THREADS`` limits the threads to share, where several commands run side by side. An exception in the block
     ends the workers.
     """
     if workers < 1:
         raise UsageError(f"There must be at least one worker, not {workers}.")
+    if cluster is not None:
+        with on_cluster(cluster, work, *arguments, workers=workers, computing=computing, **more) as tasks:
+            yield tasks
+        return
     context = multiprocessing.get_context("spawn")
     processes = [
         context.Process(
@@ -55,16 +70,20 @@ def started(
         raise
 
 
-def still_running(processes: Sequence[SpawnProcess]) -> bool:
+def still_running(processes: Workers) -> bool:
     """Wait a moment, or until a worker ends; return whether any was running."""
+    if isinstance(processes, ClusterTasks):
+        return processes.running()
     running = [process.sentinel for process in processes if process.exitcode is None]
     if running:
         wait(running, timeout=LOOK_EVERY)
     return bool(running)
 
 
-def dead(processes: Sequence[SpawnProcess]) -> str:
+def dead(processes: Workers) -> str:
     """Name the workers that failed, with their exit codes; empty if none did."""
+    if isinstance(processes, ClusterTasks):
+        return processes.failed()
     return " and ".join(f"{process.name} (exit code {process.exitcode})" for process in processes if process.exitcode)
 
 

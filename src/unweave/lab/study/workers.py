@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from unweave.engine import Compute
 from unweave.engine.compiling import Compile
 from unweave.errors import RunError
 from unweave.lab.benchmarks import Benchmark
+from unweave.lab.packages import require_package
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
-from unweave.lab.study.pool import dead, started, still_running
+from unweave.lab.study.pool import Workers, dead, started, still_running
 from unweave.lab.study.store import Store
 from unweave.lab.study.study import CellRunner, begin_study, end_study
 from unweave.runtime import Precision
@@ -26,6 +26,7 @@ def run_workers(
     out: Path,
     *,
     workers: int,
+    cluster: str | None = None,
     device: str | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",
@@ -38,10 +39,13 @@ def run_workers(
 ) -> Store:
     """Run a study as `run_study` does, with several processes on this machine.
 
-    ``source`` makes the benchmark in each process, so it must be picklable, such as
+    With ``cluster``, the address of a Ray cluster, they run on its machines, which share ``out``. ``source`` makes the
+    benchmark in each process, so it must be picklable, such as
     ``functools.partial(find_benchmark, "digits")``. A worker that dies is reported when the others are done.
     """
     computing = Compute(device=device, precision=precision, compile=compile)
+    if cluster is not None:
+        require_package("ray", "A cluster", extra="cluster")  # before the folder is created
     store = begin_study(
         source(),
         cells,
@@ -56,19 +60,23 @@ def run_workers(
     shown = progress(store) if progress else CellProgress(store, cells, workers=workers)
     since = time.time()
     more = {"keep": keep, "time_limit": time_limit, "since": since, "track": list(track)}
-    with shown, started(_work, source, list(cells), out, workers=workers, computing=computing, **more) as processes:
+    with (
+        shown,
+        started(
+            _work, source, list(cells), out.resolve(), workers=workers, computing=computing, cluster=cluster, **more
+        ) as processes,
+    ):
         _follow(processes, store, cells, shown, since=since)
+        failed = dead(processes)
     end_study(store)
-    if failed := dead(processes):
+    if failed:
         left = [cell.name for cell in cells if not store.is_settled(cell, since=since)]
         rest = f" Not finished: {', '.join(left)}. The same command resumes them." if left else ""
         raise RunError(f"{failed} ended before the work was done. Finished cells are kept.{rest}")
     return store
 
 
-def _follow(
-    processes: Sequence[SpawnProcess], store: Store, cells: Sequence[Cell], shown: CellProgress, *, since: float
-) -> None:
+def _follow(processes: Workers, store: Store, cells: Sequence[Cell], shown: CellProgress, *, since: float) -> None:
     """Show each cell when it is settled, until every worker has ended."""
     waiting = [cell for cell in cells if not store.is_settled(cell, since=since)]
     running = True

@@ -46,6 +46,7 @@ def tune(
     seed: int = SEED,
     seeds: int = 1,
     workers: int = 1,
+    cluster: str | None = None,
     device: str | None = None,
     precision: Precision = "auto",
     compile: Compile = "auto",
@@ -62,7 +63,7 @@ def tune(
     ``workers`` it must be picklable, such as ``partial(find_benchmark, "digits")``, and so must ``write``, which gets a
     line for every trial. Trials that learn from others run after them, so the outcome does not depend on the number of
     workers, except for rounding where they have fewer threads each. ``device``, ``precision`` and ``compile`` are those
-    of `unlearn`. After ``time_limit`` seconds no trial starts.
+    of `unlearn`. ``cluster`` is the address of a Ray cluster to run on. After ``time_limit`` seconds no trial starts.
     """
     check_goal(goal)
     if min(trials, seeds) < 1:
@@ -79,13 +80,15 @@ def tune(
     more: dict[str, Any] = {"computing": computing, "time_limit": time_limit, "since": since, "write": write}
     failed = ""
     try:
-        if workers == 1:
+        if workers == 1 and cluster is None:
             TrialRunner(tuning, live=write is not None, **more).run()
         else:
-            with started(_work, source, out, names, asked, workers=workers, **more) as processes:
+            with started(
+                _work, source, out.resolve(), names, asked, workers=workers, cluster=cluster, **more
+            ) as processes:
                 while still_running(processes):
                     pass
-            failed = dead(processes)
+                failed = dead(processes)
     finally:
         tuning.write()
     if failed:
