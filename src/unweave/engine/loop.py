@@ -127,6 +127,8 @@ class _Run:
         self.line.phase(phase.name, steps=phase.steps, done=first)
         own = [processes.rank()] if processes.rank() else []  # each process draws its own dropout
         for number in range(first, phase.steps):
+            if phase.is_over():
+                break
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
             bench.forward.compiling.step(number - first, left=phase.steps - number)
             logged = phase.step(number)

@@ -22,7 +22,8 @@ class Phase(ABC):
     """One loop of a method. Subclasses define what they keep, how many steps they take, and what a step does.
 
     The engine calls ``prepare`` (always), ``begin`` (unless the phase is resumed), then ``step`` for each number from
-    0 to ``steps`` − 1, then ``finish``. Attributes named in ``keeps`` are the phase's whole state: tensors, lists of
+    0 to ``steps`` − 1, then ``finish``. A phase whose length is found on the way sets ``steps`` to the most that it may
+    take and says after a step that it `is_over`. Attributes named in ``keeps`` are the phase's whole state: tensors, lists of
     tensors, optimisers or modules, which the engine saves and restores.
 
     ``guards`` are the subsets that the phase must preserve at every step, ``guards_at_end`` those that it must preserve
@@ -46,6 +47,10 @@ class Phase(ABC):
     @abstractmethod
     def step(self, number: int) -> Logged:
         """Do one step and return the values to log, as tensors that need not be ready yet."""
+
+    def is_over(self) -> bool:
+        """Return whether the phase ends before its last step. Ask only what a checkpoint keeps."""
+        return False
 
     def finish(self) -> None:  # noqa: B027
         """Do what remains after the last step."""

@@ -203,6 +203,10 @@ class Workbench:
         """Return every sample's log-odds against its label, or its loss if the task has no probabilities."""
         return self._run(self.task.batch_odds, batch, None)
 
+    def margins(self, batch: Batch) -> Tensor:
+        """Return how far every sample is from being recognised (`Task.margins`)."""
+        return self._run(self.task.batch_margins, batch, None)
+
     def labels(self, batch: Batch) -> Tensor:
         """Return the labels of a batch in the form that the task's losses need."""
         return self.task.labels(batch.labels)

@@ -9,7 +9,7 @@ tensor(0.5000)
 
 from unweave.maths.distributions import averaged_quantiles, clipped, divergence, odds_of, squared_wasserstein
 from unweave.maths.inputs import require_tensor, require_vector
-from unweave.maths.spans import Gradient, combine, gram_matrix, remove_span
+from unweave.maths.spans import Gradient, combine, gram_matrix, remove_span, squared_lengths
 
 __all__ = [
     "Gradient",
@@ -22,5 +22,6 @@ __all__ = [
     "remove_span",
     "require_tensor",
     "require_vector",
+    "squared_lengths",
     "squared_wasserstein",
 ]

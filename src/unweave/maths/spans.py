@@ -119,6 +119,17 @@ def gram_matrix(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
     return exchange.summed(found) if any(map(is_cut, gradients[0])) else found
 
 
+@torch.no_grad()
+def squared_lengths(gradient: Sequence[Tensor]) -> Tensor:
+    """Return the squared length of each tensor of a gradient, in float64. Sharded ones are summed over the processes.
+
+    >>> squared_lengths([torch.tensor([3.0, 4.0]), torch.tensor([2.0])])
+    tensor([25.,  4.], dtype=torch.float64)
+    """
+    found = torch.stack([local(part).double().square().sum() for part in gradient])
+    return exchange.summed(found) if any(map(is_cut, gradient)) else found
+
+
 def _flat(parts: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradients of one parameter as vectors, with their entries in one order whatever their layouts."""
     if all(_is_channels_last(part) for part in parts):

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from unweave.errors import UsageError, short, unknown
+from unweave.methods.adaptive import Adaptive
 from unweave.methods.altpo import AltPO
 from unweave.methods.ceu import CEU
 from unweave.methods.delete import Delete
@@ -53,6 +54,7 @@ METHODS: dict[str, type[Method]] = {
     "pgd": PGD,
     "two-stage": TwoStage,
     "unweave": Unweave,
+    "adaptive": Adaptive,
     "grad-diff": GradDiff,
     "npo": NPO,
     "simnpo": SimNPO,

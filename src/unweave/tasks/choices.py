@@ -37,6 +37,16 @@ def odds_against(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.masked_fill(own, -torch.inf).logsumexp(dim=-1) - logits.masked_fill(~own, 0).sum(dim=-1)
 
 
+def margins_against(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the largest other logit minus that of the label, for every label.
+
+    >>> margins_against(torch.tensor([[5.0, 3.0, 0.0], [0.0, 3.0, 5.0]]), torch.tensor([0, 1]))
+    tensor([-2.,  2.])
+    """
+    own = labels[..., None] == torch.arange(logits.shape[-1], device=logits.device)
+    return logits.masked_fill(own, -torch.inf).amax(dim=-1) - logits.masked_fill(~own, 0).sum(dim=-1)
+
+
 def mean_odds(odds: Tensor) -> Tensor:
     """Return the log-odds m of a sample with several labels: log(1 + eᵐ) is the mean of its labels' losses.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from unweave.data import Data, class_labels, labels_of, require_known_labels
 from unweave.errors import UsageError
-from unweave.tasks.choices import all_right, entropies, odds_against
+from unweave.tasks.choices import all_right, entropies, margins_against, odds_against
 from unweave.tasks.raw import explained, require_batch
 from unweave.tasks.task import Task
 
@@ -57,6 +57,11 @@ class Classification(Task):
     def odds(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return log((1 − p) / p), p the probability of the label."""
         return odds_against(outputs, labels)
+
+    def margins(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the largest other logit minus the label's; of several labels the largest, as one wrong is enough."""
+        found = margins_against(outputs, labels)
+        return found if found.ndim == 1 else found.amax(dim=1)
 
     def recognised(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return whether the right class is on top."""

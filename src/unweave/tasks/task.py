@@ -72,6 +72,13 @@ class Task(ABC):
         sample that the model is sure about, the loss and its gradient end at 0, and the log-odds go on.
         """
 
+    def margins(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return how far every sample is from being recognised: a number above 0 means that it is not.
+
+        Where this is known of losses only, it is how far the log-odds lie above `limit`.
+        """
+        return self.odds(outputs, labels) - self.limit(outputs)
+
     @abstractmethod
     def recognised(self, outputs: Tensor, labels: Tensor) -> Tensor | None:
         """Return whether each sample counts as recognised; None where the task cannot tell."""
@@ -98,6 +105,10 @@ class Task(ABC):
     def batch_odds(self, model: nn.Module, data: Data) -> Tensor:
         """Return the log-odds of every sample of a batch, with gradient where gradients are on."""
         return self.odds(self.outputs(model, data), self.labels(labels_of(data)))
+
+    def batch_margins(self, model: nn.Module, data: Data) -> Tensor:
+        """Return the margin of every sample of a batch, with gradient where gradients are on."""
+        return self.margins(self.outputs(model, data), self.labels(labels_of(data)))
 
     def classes(self, outputs: Tensor) -> int | None:
         """Return how many classes each label chooses from; None without choices."""
