@@ -38,6 +38,7 @@ QUICK = {
     "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
     "ssd": {"selection": 1.0, "batch_size": 4},
     "original": {},
+    "adaptive": {"effort": 3.0, "least_steps": 4},
 }
 OTHERS = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 16}
 

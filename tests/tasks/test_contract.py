@@ -121,6 +121,7 @@ def settings_of(name, model):
         "two-stage": {"stage1_epochs": 1, "stage2_epochs": 1},
         "pgd": {"stage1_epochs": 1, "stage2_epochs": 1},
         "unweave": {"epochs": 1, "least_steps": 4},
+        "adaptive": {"effort": 2.0, "least_steps": 4},
         "retrain": {**quick, "initial": lambda: model},
         "rmu": {**ON_ANSWERS, "layer": 0},
         "dpo": {**ON_ANSWERS, "alternatives": other_words()},

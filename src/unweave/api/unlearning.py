@@ -59,7 +59,7 @@ log = logging.getLogger("unweave")
 def unlearn(
     model: nn.Module,
     split: Split,
-    method: str | Method | type[Method] = "two-stage",
+    method: str | Method | type[Method] = "adaptive",
     *,
     test: Split | None = None,
     task: Task | str | None = None,
@@ -77,7 +77,8 @@ def unlearn(
     Args:
         model: The trained model.
         split: What to forget, what is entangled with it, what else is kept. Later requests: ``split.after(*earlier)``.
-        method: A method with its settings, such as ``uw.TwoStage(alpha=0.5)``, or the name of one.
+        method: A method with its settings, such as ``uw.TwoStage(alpha=0.5)``, or the name of one. The default,
+            `Adaptive`, finds its steps and its length itself.
         test: Test data, split alike. It is only measured.
         task: What a sample is to the model: a task, or the name of one. None: found from outputs and labels.
         seed: Seed of everything random.

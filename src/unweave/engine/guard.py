@@ -2,7 +2,11 @@
 
 It compares accuracy and mean loss on kept data with their values before the run. Each phase names the data that it
 must preserve throughout (`Phase.guards`) and at its end (`Phase.guards_at_end`). For example, stage 1 of the two-stage
-method gives up the adjacent data on purpose, and stage 2 wins it back.
+method gives up the adjacent data on purpose, and stage 2 wins it back. A phase that repairs what it harms on its way is
+judged at its end only.
+
+Losses of accuracy are measured against what the model knew above chance, so that a weak model is protected like a
+strong one.
 
 A check changes nothing: it draws no random numbers, restores the model's mode, and is not counted in the cost. Checks
 come after a fixed amount of work, not time, so that the same run is always checked at the same steps.
@@ -27,7 +31,9 @@ from unweave.runtime import collected
 from unweave.settings import Settings, setting
 
 BATCH = 64
+START = "before the first step"
 FEWEST = 10  # samples that a kept subset needs to be checked
+LITTLE = 0.02  # accuracy above chance below which a model knows nothing that it could lose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +41,13 @@ class Limits(Settings):
     """How far kept data may degrade before a run is stopped, measured on a fixed sample against the initial model.
 
     Args:
-        adjacent_accuracy_drop: Accuracy that adjacent data may lose, from 0 to 1.
-        remote_accuracy_drop: Accuracy that remote data may lose, from 0 to 1.
+        adjacent_accuracy_drop: Share of its accuracy above chance that adjacent data may lose, from 0 to 1.
+        remote_accuracy_drop: Share of its accuracy above chance that remote data may lose, from 0 to 1.
         adjacent_loss_rise: Mean loss that adjacent data may gain. 0: no limit.
         remote_loss_rise: Mean loss that remote data may gain. 0: no limit.
-        forget_loss_rise: Warn at the end if the mean forget loss rose by less. 0: never.
+        forget_loss_rise: Warn at the end if the mean forget loss rose by less, and more than half of what was
+            recognised still is. 0: never.
+        accuracy_drop_warning: Warn at the end if kept data lost more of its accuracy above chance. 1: never.
         samples: Samples of each subset to check, always the same.
         share: Largest share of a run's work for checks between its start and its end.
 
@@ -51,14 +59,17 @@ class Limits(Settings):
     """
 
     adjacent_accuracy_drop: float = setting(
-        0.8, at_least=0, at_most=1, help="Accuracy that adjacent data may lose; 1: any."
+        0.8, at_least=0, at_most=1, help="Share of its accuracy above chance that adjacent data may lose; 1: any."
     )
     remote_accuracy_drop: float = setting(
-        0.5, at_least=0, at_most=1, help="Accuracy that remote data may lose; 1: any."
+        0.5, at_least=0, at_most=1, help="Share of its accuracy above chance that remote data may lose; 1: any."
     )
     adjacent_loss_rise: float = setting(10.0, at_least=0, help="Mean loss that adjacent data may gain; 0: no limit.")
     remote_loss_rise: float = setting(5.0, at_least=0, help="Mean loss that remote data may gain; 0: no limit.")
     forget_loss_rise: float = setting(0.5, at_least=0, help="Warn if the mean forget loss rises by less; 0: never.")
+    accuracy_drop_warning: float = setting(
+        0.1, at_least=0, at_most=1, help="Warn if kept data lost more of its accuracy above chance; 1: never."
+    )
     samples: int = setting(128, at_least=1, help="Samples of each subset to check, always the same.")
     share: float = setting(
         0.005, above=0, at_most=1, help="Largest share of a run's work for checks between its start and its end."
@@ -69,11 +80,17 @@ class Limits(Settings):
 class Good:
     """The weights at the last passed check, on the CPU, and the place of that check in the run.
 
-    If weights are sharded, only the first process has them.
+    Before the first check they are those of the model that was given. If weights are sharded, only the first process
+    has them.
     """
 
     weights: Mapping[str, Tensor]
     place: str
+
+    @property
+    def is_original(self) -> bool:
+        """Whether these are the weights of the model that was given, which still knows the forget data."""
+        return self.place == START
 
 
 class CollapseError(RunError):
@@ -109,8 +126,9 @@ class Guard:
         }
         for rows in self.rows.values():
             bench.task.require_samples(bench.model, bench.split.samples, rows)
+        self.chance = 0.0
         self.start = self._look(tuple(self.rows))
-        self.good: Good | None = None
+        self.good: Good = self._weights(START)
         self.checks: list[dict[str, Any]] = []
         self._work_at_last_check = 0
         self._forgotten: bool | None = None  # whether the forget data was forgotten at the end of the previous phase
@@ -133,26 +151,41 @@ class Guard:
         self._check(phase, phase.guards, f"in step {step} of {phase.name}", step=step)
 
     def check_end(self, phase: Phase) -> None:
-        """Check after the last step of a phase; also warn if hardly anything was forgotten."""
+        """Check after the last step of a phase; also warn if little was forgotten or kept data was lost."""
         found = self._check(phase, phase.guards_at_end, f"in the last step of {phase.name}", step=phase.steps - 1)
+        self._warn_if_lost(phase, found)
         if "forget" not in found:
             return
         before, now = self.start["forget"]["loss"], found["forget"]["loss"]
-        hardly = bool(self.limits.forget_loss_rise) and now - before < self.limits.forget_loss_rise
+        still = "accuracy" not in found["forget"] or (
+            2 * found["forget"]["accuracy"] > self.start["forget"]["accuracy"] or not self.start["forget"]["accuracy"]
+        )
+        hardly = bool(self.limits.forget_loss_rise) and now - before < self.limits.forget_loss_rise and still
         if hardly and self._forgotten is not False:  # False: an earlier phase has warned
             came_back = self._forgotten is True
-            words = (
-                f"the forgotten data came back. Lower {_knobs(phase)}"
-                if came_back
-                else f"the data is hardly forgotten. Raise {_knobs(phase)}"
-            )
+            words = "the forgotten data came back" if came_back else "the data is hardly forgotten"
             warnings.warn(
-                f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): {words}, or "
-                "use another method.",
+                f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): {words}. "
+                f"{_advice(phase)}",
                 RunWarning,
                 stacklevel=2,
             )
         self._forgotten = not hardly
+
+    def _warn_if_lost(self, phase: Phase, found: Mapping[str, Mapping[str, float]]) -> None:
+        """Warn if kept data is much worse than before the run."""
+        for subset in RETAINED:
+            if "accuracy" not in found.get(subset, {}):
+                continue
+            before, now = self.start[subset]["accuracy"], found[subset]["accuracy"]
+            knew = before - self.chance
+            if knew > LITTLE and before - now > self.limits.accuracy_drop_warning * knew:
+                warnings.warn(
+                    f"{phase.name} ended with {subset} accuracy {now:.1%} ({before:.1%} before the run): kept data was "
+                    f"lost. {_advice(phase)}",
+                    RunWarning,
+                    stacklevel=3,
+                )
 
     def _check(self, phase: Phase, subsets: tuple[str, ...], place: str, *, step: int) -> dict[str, dict[str, float]]:
         found = self._look(tuple(subset for subset in subsets if subset in self.rows))
@@ -161,20 +194,20 @@ class Guard:
         for subset in RETAINED:
             if subset in found:
                 self._require(subset, found[subset], place, phase)
-        state = collected(self.bench.model.state_dict())
-        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
-        self.good = Good(weights, place)
+        self.good = self._weights(place)
         return found
+
+    def _weights(self, place: str) -> Good:
+        state = collected(self.bench.model.state_dict())
+        return Good({name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, place)
 
     def _require(self, subset: str, now: Mapping[str, float], place: str, phase: Phase) -> None:
         before = self.start[subset]
         values = {"before": before, "now": dict(now)}
 
         def stop(limit: str, words: str) -> CollapseError:
-            what = f"Use a smaller {_knobs(phase)}" if subset in phase.guards else f"Change {_knobs(phase)}"
             return CollapseError(
-                f"The run was stopped {place}: {words}. {what}, or use another profile or method. "
-                f"To allow more, change {limit} in the limits.",
+                f"The run was stopped {place}: {words}. {_advice(phase)} To allow more, change {limit} in the limits.",
                 limit=limit,
                 values=values,
             )
@@ -182,9 +215,11 @@ class Guard:
         if not math.isfinite(now["loss"]):
             raise stop(f"{subset}_loss_rise", f"the {subset} loss is {now['loss']}")
         drop, rise = (getattr(self.limits, f"{subset}_{kind}") for kind in ("accuracy_drop", "loss_rise"))
-        if "accuracy" in now and before["accuracy"] - now["accuracy"] > drop:
+        knew = before.get("accuracy", 0.0) - self.chance
+        if drop < 1 and knew > LITTLE and before["accuracy"] - now["accuracy"] > drop * knew:
             words = f"{subset} accuracy fell from {before['accuracy']:.1%} to {now['accuracy']:.1%}"
-            raise stop(f"{subset}_accuracy_drop", f"{words}, but may lose {100 * drop:g} points at most")
+            above = f"{100 * drop:g}% of what it was above chance ({self.chance:.1%})"
+            raise stop(f"{subset}_accuracy_drop", f"{words}, but may lose at most {above}")
         if rise and now["loss"] - before["loss"] > rise:
             words = f"the {subset} loss rose from {before['loss']:.3g} to {now['loss']:.3g}"
             raise stop(f"{subset}_loss_rise", f"{words}, but may rise by {rise:g} at most")
@@ -199,6 +234,7 @@ class Guard:
             )
             task.require_labels(labels, rows, outputs)
             labels = task.labels(labels)
+            self.chance = task.chance(outputs)
             found[subset] = {"loss": float(task.losses(outputs, labels).double().mean())}
             if (recognised := task.recognised(outputs, labels)) is not None:
                 found[subset]["accuracy"] = float(recognised.double().mean())
@@ -223,13 +259,9 @@ def _some(rows: Tensor, count: int) -> Tensor:
     return rows[torch.arange(count) * len(rows) // count]
 
 
-def _knobs(phase: Phase) -> str:
-    """Return the names of the settings that make a phase do more or less.
-
-    If some settings are named after the phase, such as ``stage1_learning_rate``, only these are returned.
-    """
+def _advice(phase: Phase) -> str:
+    """Return what to do about a run that went wrong. Tests follow it."""
     settings = getattr(phase, "settings", None)
-    names = list(settings.to_dict()) if isinstance(settings, Settings) else []
-    names = [name for name in names if name.endswith(("learning_rate", "epochs"))]
-    own = [name for name in names if name.startswith(phase.name.replace(" ", "") + "_")]
-    return " or ".join(own or names) or "learning rate"
+    if isinstance(settings, Settings) and "effort" in settings.to_dict():
+        return "Raise effort. If that does not help, kept data is too much like it: see split.inspect(model)."
+    return "Use the method adaptive, which finds its own steps and length."

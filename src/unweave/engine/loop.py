@@ -54,7 +54,7 @@ def run_phases(
         except Stopped:
             raise
         except RunError as error:
-            if guard is None or guard.good is None:
+            if guard is None:
                 raise
             stopped = error if isinstance(error, CollapseError) else CollapseError(str(error))
             stopped.good = guard.good

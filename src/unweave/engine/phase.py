@@ -23,8 +23,8 @@ class Phase(ABC):
 
     The engine calls ``prepare`` (always), ``begin`` (unless the phase is resumed), then ``step`` for each number from
     0 to ``steps`` − 1, then ``finish``. A phase whose length is found on the way sets ``steps`` to the most that it may
-    take and says after a step that it `is_over`. Attributes named in ``keeps`` are the phase's whole state: tensors, lists of
-    tensors, optimisers or modules, which the engine saves and restores.
+    take, and says after a step whether it `is_over`. Attributes named in ``keeps`` are the phase's whole state:
+    tensors, lists of tensors, optimisers or modules, which the engine saves and restores.
 
     ``guards`` are the subsets that the phase must preserve at every step, ``guards_at_end`` those that it must preserve
     at its end. ``"forget"`` in ``guards_at_end`` means that the forget loss should have risen by then.

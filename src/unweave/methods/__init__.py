@@ -4,6 +4,7 @@
 True
 """
 
+from unweave.methods.adaptive import Adaptive
 from unweave.methods.altpo import AltPO
 from unweave.methods.ceu import CEU
 from unweave.methods.delete import Delete
@@ -46,6 +47,7 @@ __all__ = [
     "SSD",
     "UNDIAL",
     "WGA",
+    "Adaptive",
     "AltPO",
     "Delete",
     "Descent",

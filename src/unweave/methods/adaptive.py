@@ -15,8 +15,8 @@ wreck what a sample has in common with kept ones. C is the dial between neighbou
 forgets more of what was never seen, and costs neighbours more.
 
 **The step** is that of `unweave` in Adam's metric. Let u = ∇S, let g be the gradient of L = (L_a + w L_r) / (1 + w) on
-batches of kept data, and v a running mean of g². With the metric P = r / (√v + ε), r the root mean square of each weight
-tensor at the start,
+batches of kept data, and v a running mean of g². With the metric P = r / (√v + ε), r the root mean square of each
+weight tensor at the start,
 
     tangent    d ← momentum · d + (1 − momentum) P g,     d ← d − (⟨u, d⟩ / ⟨u, P u⟩) P u,     θ ← θ − c η d
     restoring  θ ← θ − β (S − τ)₊ / ⟨u, P u⟩ · P u,       τ = b C²
@@ -26,12 +26,12 @@ weights by more than ρ, measured tensor by tensor against r. Weights that kept 
 first, which is what a diagonal natural gradient does. Only forget samples below the target are differentiated.
 
 **Rounds.** Some kept samples are held back from the descent. The run is a sequence of rounds: one pass over the kept
-data each, later ones a third of everything before, so that the schedule needs no known end. In a round c falls from 1 to
-0 along a cosine. At its end restoring steps alone run until the constraint holds, and the held-back samples are looked
-at. The run ends when they are back where they were, when they have not improved for two rounds, or when the effort is
-spent. The first round takes half the step, which is enough for most models. If a round made the held-back samples
-worse, the next takes half the step of that one. The weights returned are those of the round that holds
-the constraint and keeps most of the held-back samples, not the last ones.
+data each, later ones a third of everything before, so that the schedule needs no known end. In a round c falls from 1
+to 0 along a cosine. At its end restoring steps alone run until the constraint holds, and the model is judged by the
+held-back samples. The run ends when they are recognised as before, when they have not improved for two rounds, or when
+the effort is spent. The first round takes half the step, which is enough for most models. If a round made the held-back
+samples worse, the next takes half the step of that one. The weights returned are those of the round that holds the
+constraint and keeps most of the held-back samples, not the last ones.
 
 The values of the settings were chosen on the development half of fifteen small tasks (``docs/protocol.md``).
 """
@@ -168,14 +168,13 @@ class Rounds(Phase):
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in parameters]
         self.squares: Gradient = [torch.zeros_like(parameter) for parameter in parameters]
         self.best: Gradient = [parameter.clone() for parameter in parameters]
-        new = {"dtype": torch.float64, "device": bench.device}
-        self.usual = torch.zeros((), **new)
+        zero = torch.zeros((), dtype=torch.float64, device=bench.device)
+        self.usual = zero
         if not self.bounded:
             self.usual = self._losses(torch.cat(list(self.held.values()))).quantile(USUAL)
         self.before = torch.stack([self._known(rows) for rows in self.held.values()])
-        self.values = torch.zeros(len(self.ends), **new)
-        self.best_value = torch.full((), -1.0, **new)
-        self.rate, self.over = torch.full((), 0.5, **new), torch.zeros((), **new)
+        self.values = zero.repeat(len(self.ends))
+        self.best_value, self.rate, self.over = zero - 1, zero + 0.5, zero.clone()
 
     # A step
 
@@ -228,7 +227,7 @@ class Rounds(Phase):
         s = self.settings
         torch._foreach_mul_(self.velocity, s.momentum)
         torch._foreach_addcmul_(self.velocity, gradient, self.metric, value=1 - s.momentum)
-        along = torch._foreach_mul(uphill, self.metric)
+        along = list(torch._foreach_mul(uphill, self.metric))
         products = gram_matrix([uphill, along, self.velocity])
         self.steepness = products[0, 1]
         part = torch.where(self.steepness > 0, products[0, 2] / self.steepness, 0)
@@ -312,7 +311,7 @@ class Rounds(Phase):
             if bool(left <= s.budget) or number == RESTORING:
                 break
             shortfall, uphill = self._gradient_of(rows[margins < s.margin], of=len(rows), seed=-1 - turn - number)
-            self.along = torch._foreach_mul(uphill, self.metric)
+            self.along = list(torch._foreach_mul(uphill, self.metric))
             self.steepness = gram_matrix([uphill, self.along])[0, 1]
             self._restore(shortfall, uphill, share=1.0)
         return bool(left <= s.budget)

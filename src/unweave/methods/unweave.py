@@ -227,6 +227,7 @@ class Constrained(Phase):
 
     name = "constrained descent"
     keeps = ("velocity", "length", "aims", "trust", "remote_loss")
+    guards = ()  # kept data is repaired while it is hurt; what counts is the end
 
     def __init__(self, settings: Unweave) -> None:
         self.settings = settings

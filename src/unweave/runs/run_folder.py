@@ -236,7 +236,8 @@ def left_in_order(folder: OutputFolder | None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        good = error.good.weights if isinstance(error, CollapseError) and error.good else None
+        stopped = error.good if isinstance(error, CollapseError) else None
+        good = stopped.weights if stopped and not stopped.is_original else None  # no copy of what knows the forget data
         worked_out = folder.worked_out if folder else None
         kept = folder.abandon(worked_out.state_dict() if worked_out else good) if folder else None
         if kept and worked_out and kept.name == LAST_GOOD and isinstance(error, UsageError | RunError):

@@ -67,6 +67,10 @@ class Classification(Task):
         """Return whether the right class is on top."""
         return all_right(outputs, labels)
 
+    def chance(self, outputs: Tensor) -> float:
+        """Return 1/n; with several labels, the product over them."""
+        return float(outputs.shape[-1] ** -math.prod(outputs.shape[1:-1]))
+
     def limit(self, outputs: Tensor) -> float:
         """Return log n: the class on top has a probability of at least 1/n."""
         return math.log(outputs.shape[-1])

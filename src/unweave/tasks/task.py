@@ -83,6 +83,10 @@ class Task(ABC):
     def recognised(self, outputs: Tensor, labels: Tensor) -> Tensor | None:
         """Return whether each sample counts as recognised; None where the task cannot tell."""
 
+    def chance(self, outputs: Tensor) -> float:
+        """Return the share of samples that a model which knows nothing recognises; 0 if it is not known."""
+        return 0.0
+
     @abstractmethod
     def limit(self, outputs: Tensor) -> float:
         """Return the number that loss and log-odds of a recognised sample never exceed; 0 if it is not known."""
