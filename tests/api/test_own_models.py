@@ -479,7 +479,7 @@ def made(called, make_phases):
 
 
 def test_a_resumed_run_gives_the_same_advice(model, split, tmp_path):
-    """What was forgotten comes back: the run is told to do less of it, also where it was stopped in between."""
+    """What was forgotten comes back: the run says what to use instead, also where it was stopped in between."""
     phases = lambda: [Push("forget", 0.2), Push("learn again", -1.0)]  # noqa: E731
     method = made("to and fro", phases)
 
@@ -494,7 +494,7 @@ def test_a_resumed_run_gives_the_same_advice(model, split, tmp_path):
         unlearn(model, split, method, out=tmp_path / "run", compute=Compute("cpu"), callbacks=[StopWhen(stop)])
     straight = advice()
     assert len(straight) == 1
-    assert "came back. Lower" in straight[0]
+    assert "came back. Use the method adaptive" in straight[0]
     assert advice(out=tmp_path / "run", resume=True) == straight
 
 

@@ -33,7 +33,13 @@ class Counted(Dataset):
 
 def test_a_data_set_that_never_varies_is_read_once(data, split, model):
     counted = Counted(data)
-    unlearn(model, Split(counted, split.forget, split.adjacent, split.remote), stage2_epochs=3, compute=Compute("cpu"))
+    unlearn(
+        model,
+        Split(counted, split.forget, split.adjacent, split.remote),
+        "two-stage",
+        stage2_epochs=3,
+        compute=Compute("cpu"),
+    )
     for row in range(READINGS, 60):
         assert counted.reads.count(row) <= 4, "a sample is read to probe, to learn its size, and to keep it"
     assert len(counted.reads) < 60 + 100
@@ -45,7 +51,11 @@ def test_kept_and_reread_data_give_the_same_run(data, split, model, monkeypatch)
         monkeypatch.setattr("unweave.data.samples._room", lambda device, room=room: room)
         counted = Counted(data)
         result = unlearn(
-            model, Split(counted, split.forget, split.adjacent, split.remote), seed=5, compute=Compute("cpu")
+            model,
+            Split(counted, split.forget, split.adjacent, split.remote),
+            "two-stage",
+            seed=5,
+            compute=Compute("cpu"),
         )
         runs.append((list(result.model.parameters()), len(counted.reads)))
     assert all(torch.equal(a, b) for a, b in zip(runs[0][0], runs[1][0], strict=True))
@@ -60,7 +70,11 @@ def test_random_transforms_are_noticed_and_not_frozen(data, split, model):
     first, second = samples.batch(torch.arange(4), CPU), samples.batch(torch.arange(4), CPU)
     assert not torch.equal(first.data[0], second.data[0])
     result = unlearn(
-        model, Split(noisy, split.forget, split.adjacent, split.remote), stage2_epochs=2, compute=Compute("cpu")
+        model,
+        Split(noisy, split.forget, split.adjacent, split.remote),
+        "two-stage",
+        stage2_epochs=2,
+        compute=Compute("cpu"),
     )
     # Reference and current losses see the same noisy inputs, so the distance still starts at zero.
     assert result.history.column("squared_wasserstein")[0] == 0
@@ -154,18 +168,31 @@ def test_bad_samples_are_named(data, split, model):
     broken = data[0].clone()
     broken[33, 2] = torch.nan
     with pytest.raises(UsageError, match="first: sample 33"):
-        unlearn(model, Split((broken, data[1]), split.forget, split.adjacent, split.remote), compute=Compute("cpu"))
+        unlearn(
+            model,
+            Split((broken, data[1]), split.forget, split.adjacent, split.remote),
+            "two-stage",
+            compute=Compute("cpu"),
+        )
     labels = data[1].clone()
     labels[40] = 7
     with pytest.raises(UsageError, match="Sample 40 has the label 7, but the model has 3 classes"):
-        unlearn(model, Split((data[0], labels), split.forget, split.adjacent, split.remote), compute=Compute("cpu"))
+        unlearn(
+            model,
+            Split((data[0], labels), split.forget, split.adjacent, split.remote),
+            "two-stage",
+            compute=Compute("cpu"),
+        )
     with pytest.raises(UsageError, match="'labels'"):
         Samples({"x": data[0]})
     with pytest.raises(UsageError, match="pair"):
         labels_of(torch.zeros(2))
     with pytest.raises(UsageError, match=r"needs one integer per sample .* not torch.float32"):
         unlearn(
-            model, Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote), compute=Compute("cpu")
+            model,
+            Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote),
+            "two-stage",
+            compute=Compute("cpu"),
         )
 
 
@@ -248,8 +275,12 @@ def test_dict_batches_reach_the_model_by_name(data, split):
     pair, named = nn.Linear(5, 3), Named()
     named.layer.load_state_dict(pair.state_dict())
     mapping = Split({"features": data[0], "labels": data[1]}, split.forget, split.adjacent, split.remote)
-    first = unlearn(pair, split, stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")).model
-    second = unlearn(named, mapping, stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")).model
+    first = unlearn(
+        pair, split, "two-stage", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")
+    ).model
+    second = unlearn(
+        named, mapping, "two-stage", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")
+    ).model
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
 

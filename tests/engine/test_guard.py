@@ -307,7 +307,7 @@ def test_labels_that_the_model_does_not_know_are_named_before_anything_is_done(m
     data = torch.randn(40, 5), torch.full((40,), 8)
     wrong = Split(data, forget=range(10), adjacent=range(10, 20), remote=range(20, 40))
     with pytest.raises(UsageError, match="has the label 8"):
-        unlearn(model, wrong, compute=Compute("cpu"))
+        unlearn(model, wrong, "two-stage", compute=Compute("cpu"))
 
 
 def test_the_command_line_stops_warns_and_can_be_told_not_to(digits, tmp_path, monkeypatch, capsys):

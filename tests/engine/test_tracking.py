@@ -25,7 +25,7 @@ def scalars(folder):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_gets_the_history(model, split, tmp_path):
-    result = unlearn(model, split, out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK)
+    result = unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK)
     found = scalars(tmp_path / "tracking" / "first")
     rows = result.history.rows
     for name in ("forget_loss", "multiplier"):
@@ -75,8 +75,10 @@ def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
         return len(asked) == 4
 
     with pytest.raises(RuntimeError, match="can be resumed"):
-        unlearn(model, split, out=tmp_path / "run", callbacks=[Track("recorder"), StopWhen(stop)], **QUICK)
-    result = unlearn(model, split, out=tmp_path / "run", resume=True, callbacks=[Track("recorder")], **QUICK)
+        unlearn(model, split, "two-stage", out=tmp_path / "run", callbacks=[Track("recorder"), StopWhen(stop)], **QUICK)
+    result = unlearn(
+        model, split, "two-stage", out=tmp_path / "run", resume=True, callbacks=[Track("recorder")], **QUICK
+    )
     told = recorder.runs["run"]
     assert [row for row in told if row == "finished"] == ["finished"] * 2
     steps = [row[0] for row in told if isinstance(row, tuple)]
@@ -88,7 +90,7 @@ def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
 def test_a_run_into_the_current_folder_is_named_after_it(model, split, tmp_path, recorder, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    unlearn(model, split, out=".", callbacks=[Track("recorder")], **QUICK)
+    unlearn(model, split, "two-stage", out=".", callbacks=[Track("recorder")], **QUICK)
     assert set(recorder.runs) == {"here"}
     assert (tmp_path / "here" / "scores.json").exists()
 
@@ -100,7 +102,9 @@ def test_a_study_tells_of_every_cell(tmp_path, recorder):
 
 def test_a_wrong_tracker_is_refused_before_anything(model, split, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
-        unlearn(model, split, out=tmp_path / "run", compute=Compute("cpu"), callbacks=[Track("tensorbord")])
+        unlearn(
+            model, split, "two-stage", out=tmp_path / "run", compute=Compute("cpu"), callbacks=[Track("tensorbord")]
+        )
     monkeypatch.setattr(accelerate_tracking, "get_available_trackers", list)
     with pytest.raises(UsageError, match="pip install comet-ml"):
         Track("comet_ml").check()

@@ -154,10 +154,12 @@ def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
     common = {"out": tmp_path / "run", "guard": None, "compute": Compute("cpu")}
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):
-        unlearn(model, split, task=OwnLoss(doubled), callbacks=[StopWhen(lambda: next(left) == 1)], **common)
+        unlearn(
+            model, split, "two-stage", task=OwnLoss(doubled), callbacks=[StopWhen(lambda: next(left) == 1)], **common
+        )
     with pytest.raises(UsageError, match="started with different values for loss"):
-        unlearn(model, split, task=OwnLoss(squared), resume=True, **common)
-    unlearn(model, split, task=OwnLoss(doubled), resume=True, **common)
+        unlearn(model, split, "two-stage", task=OwnLoss(squared), resume=True, **common)
+    unlearn(model, split, "two-stage", task=OwnLoss(doubled), resume=True, **common)
     assert configuration(tmp_path / "run")["loss"].endswith("test_looking.doubled")
 
 
@@ -220,7 +222,7 @@ def test_what_a_collator_cannot_take_is_said_with_the_columns(model):
     data = [{"text": "x", "labels": 0}] * 20
     split = Split(data, range(4), range(4, 8), collate=collate)
     with pytest.raises(UsageError, match=r"with the columns text, labels: Unable to create tensor .*remove_columns"):
-        unlearn(model, split, compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", compute=Compute("cpu"))
 
 
 def test_odd_arguments_are_said_in_a_sentence(data, split, model):
@@ -230,7 +232,7 @@ def test_odd_arguments_are_said_in_a_sentence(data, split, model):
         "a function of one sample": lambda: Split.where(data, forget=lambda x, y: y == 0, adjacent=lambda x: True),
         "seed is -1": lambda: split.with_noise(remote_to_adjacent=0.1, seed=-1),
         "Leave names out": lambda: split.entanglement(model, groups=["a"] * 60, names=["a"], device="cpu"),
-        "not -1 and None": lambda: evaluate(model, split, resamples=-1, compute=Compute("cpu")),
+        "resamples is -1, but must be at least 0": lambda: evaluate(model, split, resamples=-1, compute=Compute("cpu")),
         "has 4 classes, but the model has 3": lambda: evaluate(model, split, reference=wide, compute=Compute("cpu")),
     }.items():
         with pytest.raises(UsageError, match=words):

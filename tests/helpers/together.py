@@ -106,13 +106,17 @@ def in_single(**how):
     """Run in single precision, or with passes in half of it."""
     model, samples = network().float(), split(torch.float32)
     settings = {**SMALL_BATCHES, "stage1_optimizer": "sgd"}  # Adam makes large steps of small differences
-    return outcome(unlearn(model, samples, guard=None, compute=computing(how), **settings, **how))
+    return outcome(unlearn(model, samples, "two-stage", guard=None, compute=computing(how), **settings, **how))
 
 
 def lora(*, shard):
     from tests.helpers import adapters as tiny
 
-    return outcome(unlearn(tiny.adapted(), tiny.split(), guard=None, compute=Compute("cpu", shard=shard), **tiny.QUICK))
+    return outcome(
+        unlearn(
+            tiny.adapted(), tiny.split(), "two-stage", guard=None, compute=Compute("cpu", shard=shard), **tiny.QUICK
+        )
+    )
 
 
 def on_texts(method, *, shard):
@@ -196,7 +200,13 @@ def neighbours():
 def watched():
     """The guard and the watch look at the model while it works."""
     result = unlearn(
-        network(), split(), guard={"share": 1.0}, compute=Compute("cpu"), callbacks=[Watch(every=2)], **SMALL_BATCHES
+        network(),
+        split(),
+        "two-stage",
+        guard={"share": 1.0},
+        compute=Compute("cpu"),
+        callbacks=[Watch(every=2)],
+        **SMALL_BATCHES,
     )
     checks = [{k: v for k, v in check.items() if k != "phase"} for check in result.checks]
     return outcome(result) | numbers(checks, "checks")
@@ -216,7 +226,9 @@ def stopped(folder, *, steps, **how):
 
 def in_folder(folder, **how):
     compute = computing(how)
-    return outcome(unlearn(network(), split(), out=folder, guard=None, compute=compute, **SMALL_BATCHES, **how))
+    return outcome(
+        unlearn(network(), split(), "two-stage", out=folder, guard=None, compute=compute, **SMALL_BATCHES, **how)
+    )
 
 
 CASES = {

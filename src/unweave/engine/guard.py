@@ -178,8 +178,7 @@ class Guard:
             if "accuracy" not in found.get(subset, {}):
                 continue
             before, now = self.start[subset]["accuracy"], found[subset]["accuracy"]
-            knew = before - self.chance
-            if knew > LITTLE and before - now > self.limits.accuracy_drop_warning * knew:
+            if self._lost(subset, found[subset]) > self.limits.accuracy_drop_warning < 1:
                 warnings.warn(
                     f"{phase.name} ended with {subset} accuracy {now:.1%} ({before:.1%} before the run): kept data was "
                     f"lost. {_advice(phase)}",
@@ -215,14 +214,22 @@ class Guard:
         if not math.isfinite(now["loss"]):
             raise stop(f"{subset}_loss_rise", f"the {subset} loss is {now['loss']}")
         drop, rise = (getattr(self.limits, f"{subset}_{kind}") for kind in ("accuracy_drop", "loss_rise"))
-        knew = before.get("accuracy", 0.0) - self.chance
-        if drop < 1 and knew > LITTLE and before["accuracy"] - now["accuracy"] > drop * knew:
+        if drop < 1 and self._lost(subset, now) > drop:
             words = f"{subset} accuracy fell from {before['accuracy']:.1%} to {now['accuracy']:.1%}"
             above = f"{100 * drop:g}% of what it was above chance ({self.chance:.1%})"
             raise stop(f"{subset}_accuracy_drop", f"{words}, but may lose at most {above}")
         if rise and now["loss"] - before["loss"] > rise:
             words = f"the {subset} loss rose from {before['loss']:.3g} to {now['loss']:.3g}"
             raise stop(f"{subset}_loss_rise", f"{words}, but may rise by {rise:g} at most")
+
+    def _lost(self, subset: str, now: Mapping[str, float]) -> float:
+        """Return the share of its accuracy above chance that a subset lost; 0 where that may be chance itself."""
+        if "accuracy" not in now:
+            return 0.0
+        lost = self.start[subset]["accuracy"] - now["accuracy"]
+        knew = self.start[subset]["accuracy"] - self.chance
+        noise = 1 / math.sqrt(len(self.rows[subset]))  # two standard errors of a share, at most
+        return lost / knew if knew > LITTLE and lost > noise else 0.0
 
     def _look(self, subsets: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """Return the mean loss on the fixed sample and, if the task defines it, the share that is recognised."""
