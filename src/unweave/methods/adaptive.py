@@ -28,8 +28,8 @@ first, which is what a diagonal natural gradient does. Only forget samples below
 **Rounds.** Some kept samples are held back from the descent. The run is a sequence of rounds: one pass over the kept
 data each, later ones a third of everything before, so that the schedule needs no known end. In a round c falls from 1
 to 0 along a cosine. At its end restoring steps alone run until the constraint holds, and the model is judged by the
-held-back samples. The run ends when they are recognised as before, when they have not improved for two rounds, or when
-the effort is spent. The first round takes half the step, which is enough for most models. If a round made the held-back
+held-back samples. The run ends when they are recognised as before, when they have not improved for two rounds (four
+while much is missing), or when the effort is spent. The first round takes half the step, which is enough for most models. If a round made the held-back
 samples worse, the next takes half the step of that one. The weights returned are those of the round that holds the
 constraint and keeps most of the held-back samples, not the last ones.
 
@@ -57,6 +57,8 @@ LOOKED_AT = 4  # times as many forget samples are looked at in a step as are dif
 RESTORING = 20  # restoring steps at the end of a round, at most
 PASS = 200  # steps of a pass over the kept data, at most, while batches may grow
 LARGEST_BATCH = 256
+SHORTEST_PASS = 100  # steps that the effort counts as a pass at least
+FAR = 0.05  # share of held-back samples that is much to miss
 USUAL = 0.95  # quantile of kept losses that counts as usual, where a task has no margin
 
 
@@ -91,7 +93,7 @@ class Adaptive(Method):
     budget: float = setting(
         0.005, at_least=0, below=1, help="The largest share of the forget set that may stay recognised; b."
     )
-    effort: float = setting(12.0, above=0, help="The most work, in passes over the kept data.")
+    effort: float = setting(12.0, above=0, help="The most work, in passes over the kept data, of 100 steps at least.")
     learning_rate: float = setting(
         0.06, above=0, search=Around(10), help="Step size at the start of a round, relative to each weight tensor; η."
     )
@@ -108,7 +110,7 @@ class Adaptive(Method):
         0, at_least=0, help="Adjacent, and remote, samples per step. 0: 32, and up to 256 where a pass is long."
     )
     forget_batch: int = setting(128, at_least=1, help="Forget samples differentiated per step, at most.")
-    least_steps: int = setting(30, at_least=1, help="Fewest steps of a round, where there is little kept data.")
+    least_steps: int = setting(60, at_least=1, help="Fewest steps of a round, where there is little kept data.")
     held_back: float = setting(
         0.1, at_least=0, at_most=0.5, help="Share of kept samples held back from the descent, to judge it by."
     )
@@ -116,9 +118,7 @@ class Adaptive(Method):
     tolerance: float = setting(
         0.01, at_least=0, below=1, help="Kept data is back if its held-back samples lost at most this share."
     )
-    gain: float = setting(
-        0.005, at_least=0, below=1, help="Gain of held-back samples over two rounds that is worth going on for."
-    )
+    gain: float = setting(0.005, at_least=0, below=1, help="Gain of held-back samples that is worth going on for.")
 
     def phases(self) -> list[Phase]:
         """Return the one phase."""
@@ -291,7 +291,8 @@ class Rounds(Phase):
             for mine, parameter in zip(self.best, self.bench.parameters, strict=True):
                 mine.copy_(parameter.detach())
         back = bool((now >= self.before - s.tolerance).all())
-        stuck = turn >= 2 and bool(kept < earlier[: turn - 1].max() + s.gain)
+        patience = 2 if bool(kept >= self.before.mean() - FAR) else 4
+        stuck = turn >= patience and bool(kept < earlier[: turn + 1 - patience].max() + s.gain)
         if holds and (back or stuck):
             self.over = torch.ones_like(self.over)
         if turn == 0:
@@ -375,10 +376,10 @@ def _drawn(bench: Workbench, name: str, *, share: float, most: int) -> Tensor:
 def _ends(steps: int, *, effort: float, least: int) -> Iterator[int]:
     """Yield the step at which each round ends: a pass each, later ones a third of all before, while effort lasts.
 
-    >>> list(_ends(10, effort=7.0, least=4))
-    [10, 20, 30, 40, 53, 71]
+    >>> list(_ends(100, effort=7.0, least=4))
+    [100, 200, 300, 400, 533]
     """
-    end = 0
-    while not end or end + max(steps, end // 3) <= effort * steps + 1e-9:
+    end, most = 0, effort * max(steps, SHORTEST_PASS)
+    while not end or end + max(least, steps, end // 3) <= most:
         end += max(least, steps, end // 3)
         yield end
