@@ -67,14 +67,15 @@ def require_whole(model: nn.Module) -> None:
     for module in model.modules():
         if getattr(module, "is_quantized", False):
             raise UsageError(
-                f"The weights of {type(module).__name__} are quantised, so they cannot be copied and compared. Load the "
-                "model without quantization_config, in float32; an adapter (LoRA) keeps gradients and optimiser small."
+                f"The weights of {type(module).__name__} are quantised, so they cannot be copied and compared. Load "
+                "the model without quantization_config, in float32. An adapter (LoRA) keeps gradients and optimiser "
+                "small."
             )
         devices = {str(device) for device in (getattr(module, "hf_device_map", None) or {}).values()}
         if len(devices) > 1:
             raise UsageError(
-                f"{type(module).__name__} is spread over the devices {', '.join(sorted(devices))} (device_map). Load it "
-                "without device_map; several processes may share its weights: compute=uw.Compute(shard=True)."
+                f"{type(module).__name__} is spread over the devices {', '.join(sorted(devices))} (device_map). Load "
+                "it without device_map; several processes may share its weights: compute=uw.Compute(shard=True)."
             )
 
 
