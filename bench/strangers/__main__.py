@@ -29,6 +29,9 @@ from unweave.errors import RunError, UsageError
 from unweave.storage import provenance
 
 
+DEFAULTS = {"command": "try", "method": None, "settings": {}}
+
+
 def list_tasks(chosen: argparse.Namespace) -> None:
     """Print every task."""
     for task in TASKS.values():
@@ -39,7 +42,7 @@ def list_tasks(chosen: argparse.Namespace) -> None:
 
 def train_models(chosen: argparse.Namespace) -> None:
     """Train originals and retrained models, and keep them."""
-    for case in _cases(chosen, {"command": "train"}):
+    for case in _cases(chosen, DEFAULTS):  # of the judgement half, only for a look at the defaults
         both = (case.original, *([] if chosen.original_only else [case.retrained]))
         seconds = " + ".join(f"{model.seconds:.1f}" for model in both)
         sizes = "/".join(str(len(case.train[subset])) for subset in ("forget", "adjacent", "remote"))
