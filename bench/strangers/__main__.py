@@ -4,6 +4,7 @@
     python -m bench.strangers train [TASK …] --seeds 3
     python -m bench.strangers try [TASK …] --method unweave --set epochs=12
     python -m bench.strangers table
+    python -m bench.strangers forecast
 
 Tasks are names, or none for all of the development half. `docs/protocol.md` says what may be tried on which.
 """
@@ -24,10 +25,9 @@ from bench.strangers.looks import require_look
 from bench.strangers.originals import Case, cache_folder
 from bench.strangers.summary import HEADER, line_of, table
 from bench.strangers.tasks import TASKS, Stranger, find_task
-from bench.strangers.tries import attempt
+from bench.strangers.tries import attempt, foretold
 from unweave.errors import RunError, UsageError
 from unweave.storage import provenance
-
 
 DEFAULTS = {"command": "try", "method": None, "settings": {}}
 
@@ -66,6 +66,23 @@ def try_method(chosen: argparse.Namespace) -> None:
             print(f"    {row['message']}")
 
 
+def compare_forecasts(chosen: argparse.Namespace) -> None:
+    """Compare what `inspect` forecasts with what a retrained model recognises, and append the rows to a file."""
+    file = Path(chosen.out) if chosen.out else cache_folder(chosen.cache) / "forecasts.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    print(f"{'task':<26}seed  forecast  retrained")
+    for case in _cases(chosen, {"command": "forecast"}):
+        rows.append(foretold(case))
+        print(
+            f"{case.task.name:<26}{case.seed:>4}{rows[-1]['forecast']:>10.1%}{rows[-1]['retrained']:>11.1%}", flush=True
+        )
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(rows[-1]) + "\n")
+    errors = [abs(row["forecast"] - row["retrained"]) for row in rows]
+    print(f"mean error {sum(errors) / len(errors):.1%}, largest {max(errors):.1%}, over {len(errors)} cells")
+
+
 def show_table(chosen: argparse.Namespace) -> None:
     """Print tables of what was tried."""
     file = _tries(chosen)
@@ -101,17 +118,23 @@ def _setting(text: str) -> tuple[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.strangers", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True)
-    for name, work in (("list", list_tasks), ("train", train_models), ("try", try_method), ("table", show_table)):
+    for name, work in (
+        ("list", list_tasks),
+        ("train", train_models),
+        ("try", try_method),
+        ("table", show_table),
+        ("forecast", compare_forecasts),
+    ):
         command = commands.add_parser(name, help=(work.__doc__ or "").splitlines()[0])
         command.set_defaults(work=work)
         command.add_argument("--cache", help="folder of trained models (or UNWEAVE_STRANGERS)")
-        if name in ("train", "try"):
+        if name in ("train", "try", "forecast"):
             command.add_argument("tasks", nargs="*", help="names; none: all of the development half")
             command.add_argument("--half", choices=("development", "judgement"), help="all tasks of a half")
             command.add_argument("--seeds", type=_seeds, default=range(3), help="a number, or seeds such as 0,2")
             command.add_argument("--data", default=os.environ.get("UNWEAVE_DATA"), help="folder of data sets")
             command.add_argument("--look", help="why the judgement half is looked at; two looks at most")
-        if name in ("try", "table"):
+        if name in ("try", "table", "forecast"):
             command.add_argument("--out", help="file of rows; CACHE/tries.jsonl if not given")
             command.add_argument("--tag", help="a word that tells these tries from others")
     commands.choices["train"].add_argument("--original-only", action="store_true", help="no retrained models")

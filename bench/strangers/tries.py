@@ -50,6 +50,18 @@ def attempt(case: Case, method: str | None, settings: Mapping[str, Any]) -> dict
     return row
 
 
+def foretold(case: Case) -> dict[str, Any]:
+    """Return what `inspect` forecasts of a case, and what a model that never saw the forget data recognises of it."""
+    known, _ = look(case.retrained.model, case.data.train)
+    return {
+        "task": case.task.name,
+        "request": case.task.request,
+        "seed": case.seed,
+        "forecast": case.train.inspect(case.original.model, device="cpu").still_recognised,
+        "retrained": known[torch.from_numpy(case.train.forget)].double().mean().item(),
+    }
+
+
 def run(case: Case, method: str | None, settings: Mapping[str, Any]) -> uw.Result:
     """Call `unlearn` as a user would: no method means its default."""
     return uw.unlearn(

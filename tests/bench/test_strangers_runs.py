@@ -67,6 +67,15 @@ def test_a_task_is_trained_tried_and_shown(tiny, capsys):
     assert f"{NAME:<26} 0  UsageError" in shown
 
 
+def test_forecasts_are_compared_with_retrained_models(tiny, capsys):
+    cache = ["--cache", str(tiny)]
+    assert main(["forecast", NAME, "--seeds", "2", *cache]) == 0
+    rows = [json.loads(line) for line in (tiny / "forecasts.jsonl").read_text().splitlines()]
+    assert [row["seed"] for row in rows] == [0, 1]
+    mean = sum(abs(row["forecast"] - row["retrained"]) for row in rows) / 2
+    assert f"mean error {mean:.1%}" in capsys.readouterr().out
+
+
 def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):
     (first, second), changed = (case(tiny) for _ in range(2)), case(tiny, epochs=1)
     assert first.original.gradients == 1440
