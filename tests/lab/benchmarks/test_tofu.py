@@ -14,6 +14,7 @@ from unweave.cli import app
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark, tofu, tofu_data
 from unweave.lab.study import plan
+from unweave.lab.tuning import carve
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +112,9 @@ def test_methods_are_given_the_tokenizer_and_wrong_answers(name, data):
     benchmark = find_benchmark("tofu", data=data, options={"small": True})
     task = benchmark.load()
     method = benchmark.method(name)
-    chosen = method.configure(benchmark.settings_for(method, None)).with_given(**benchmark.given(task))
-    chosen.check(task.train)
+    for some in (task, carve(task, seed=0)):
+        chosen = method.configure(benchmark.settings_for(method, None)).with_given(**benchmark.given(some))
+        chosen.check(some.train)
 
 
 def test_a_study_of_all_methods_takes_those_that_fit():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -49,6 +49,7 @@ class BenchmarkTask:
     fine_names: tuple[str, ...] = ()
     fine: tuple[int, ...] = ()  # the fine class of every training sample
     questions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)  # of language models, by group
+    rows: Sequence[Mapping[str, Any]] = ()  # of language models: the training questions, with wrong answers if known
     wording: Any = None  # of language models: tokenizer and template
 
     def sizes(self) -> str:

@@ -63,6 +63,7 @@ def load(options: TofuOptions, data: str | None) -> BenchmarkTask:
     tokens = words.tokens(rows)
     near = kept[_adjacent(options, words, rows, tokens, len(kept))]
     train = Split(tokens, forget, near)
+    rows = with_wrong_answers(options.small, rows, part, data)
     return BenchmarkTask(
         train=train,
         test=held_out(words, part, data, small=options.small),
@@ -70,6 +71,7 @@ def load(options: TofuOptions, data: str | None) -> BenchmarkTask:
         fine_names=tuple(f"author {number}" for number in range(len(rows) // EACH)),
         fine=tuple(place // EACH for place in range(len(rows))),
         questions=questions(options, rows, train, part, data),
+        rows=rows,
         wording=words,
     )
 
@@ -93,14 +95,16 @@ def held_out(words: Words, part: str, data: str | None, *, small: bool) -> Split
     )
 
 
+def with_wrong_answers(small: bool, rows: Rows, part: str, data: str | None) -> Rows:
+    """Return training questions with their paraphrases and wrong answers, where TOFU has some."""
+    files = ("forget10_perturbed" if small else f"{part}_perturbed", "retain_perturbed")
+    perturbed = {row["question"]: row for name in files for row in read_rows(data, name)}
+    return [perturbed.get(row["question"], row) for row in rows]
+
+
 def questions(options: AuthorOptions, rows: Rows, train: Split, part: str, data: str | None) -> dict[str, Rows]:
     """Return the questions that answers are scored on, by group."""
-    perturbed = {
-        row["question"]: row for name in (f"{part}_perturbed", "retain_perturbed") for row in read_rows(data, name)
-    }
-    if options.small:
-        perturbed |= {row["question"]: row for row in read_rows(data, "forget10_perturbed")}
-    groups = {subset: [perturbed.get(rows[row]["question"], rows[row]) for row in train[subset]] for subset in GROUPS}
+    groups = {subset: [rows[row] for row in train[subset]] for subset in GROUPS}
     retain = groups["adjacent"] + groups["remote"] if options.small else read_rows(data, "retain_perturbed")
     groups["retain"] = retain
     groups["real_authors"] = read_rows(data, "real_authors_perturbed")

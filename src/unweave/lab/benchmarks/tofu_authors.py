@@ -13,7 +13,7 @@ import numpy as np
 
 from unweave.api import Split
 from unweave.lab.benchmarks.benchmark import BenchmarkTask, Definition
-from unweave.lab.benchmarks.tofu import benchmark_of, held_out, questions, training_rows
+from unweave.lab.benchmarks.tofu import benchmark_of, held_out, questions, training_rows, with_wrong_answers
 from unweave.lab.benchmarks.tofu_data import EACH, AuthorOptions, words_of
 from unweave.settings import setting
 
@@ -35,6 +35,7 @@ def load(options: AuthorsOptions, data: str | None) -> BenchmarkTask:
     theirs = np.arange(len(rows) - chosen * EACH, len(rows))
     train = Split(words.tokens(rows), theirs[1::2], theirs[::2])
     part = "forget01" if options.small else "forget10"
+    rows = with_wrong_answers(options.small, rows, part, data)
     return BenchmarkTask(
         train=train,
         test=held_out(words, part, data, small=options.small),
@@ -42,6 +43,7 @@ def load(options: AuthorsOptions, data: str | None) -> BenchmarkTask:
         fine_names=tuple(f"author {number}" for number in range(len(rows) // EACH)),
         fine=tuple(place // EACH for place in range(len(rows))),
         questions=questions(options, rows, train, part, data),
+        rows=rows,
         wording=words,
     )
 

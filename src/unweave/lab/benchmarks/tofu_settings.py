@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from unweave.lab.benchmarks.benchmark import BenchmarkTask, MethodSettings
 from unweave.methods import DescentSettings, methods_for
 
@@ -72,13 +70,13 @@ def small_language_settings() -> MethodSettings:
 
 def given_for(task: BenchmarkTask) -> Mapping[str, Any]:
     """Return what methods are given on this benchmark: the tokenizer; wrong answers, as alternatives for DPO."""
-    words, rows = task.wording, task.questions.get("forget", [])
+    words, rows = task.wording, [task.rows[row] for row in task.train.forget] if task.rows else []
     if words is None:
         return {}
     found: dict[str, Any] = {"tokenizer": words.tokenizer}
-    wrong = [row.get("perturbed_answer") for row in rows]
-    if len(rows) == len(np.asarray(task.train.forget)) and all(wrong):
-        each = min(len(some) for some in wrong if some)
+    wrong = [row.get("perturbed_answer") or [] for row in rows]
+    each = min(map(len, wrong), default=0)
+    if each:
         texts = [{**row, "answer": other} for row in rows for other in row["perturbed_answer"][:each]]
         found["alternatives"] = words.tokens(texts)
     return found
