@@ -60,6 +60,8 @@ def small_language_settings() -> MethodSettings:
         values: dict[str, Any] = {"batch_size": 16, "epochs": 5, "learning_rate": 1e-3, "layer": 1, "longest": 24}
         values |= {"count": 1, "fixed_epochs": 2}
         values = {setting: value for setting, value in values.items() if setting in known}
+        if name == "adaptive":  # its step size is relative to the weights, and it finds its number of steps
+            del values["learning_rate"]
         if name == "unweave":
             values = {"batch_size": 32, "remote_batch": 64, "epochs": 3, "least_steps": 20}
         if "stage1_epochs" in known:
