@@ -26,12 +26,13 @@ from unweave.runs import load_weights
 RETURNS = "a torch nn.Module, or a pair of it and a function that turns a list of inputs into tensors"
 
 
+LIBRARIES = ("timm:",)  # the model of a library, whose name has the same form
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def has_name_of_function(name: str) -> bool:
     """Tell whether a name has the form MODULE:FUNCTION."""
-    return bool(FUNCTION.fullmatch(name)) and not Path(name).exists()
+    return bool(FUNCTION.fullmatch(name)) and not name.startswith(LIBRARIES) and not Path(name).exists()
 
 
 def function_named(source: str) -> Any:
