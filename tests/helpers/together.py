@@ -51,6 +51,7 @@ BASELINES = {
     "delete": BASELINE,
     "gdr": {**BASELINE, "tolerance": 1.0, "sharpness": 1.0},
     "munba": BASELINE,
+    "adaptive": {"effort": 0.3, "least_steps": 6, "batch_size": 5, "forget_batch": 3, "tolerance": 0.0},
     "unweave": {
         "epochs": 2,
         "least_steps": 0,

@@ -1,0 +1,141 @@
+"""The tables of docs/strangers.md, from committed rows. `python -m bench.strangers.page` writes them into the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.strangers.summary import FORGOTTEN, KEPT, cell_of, exceeds_retrained
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "strangers.md"
+RESULTS = ROOT / "results" / "strangers"
+HEAD = (
+    "| task | request | train forget | test forget (retrained) | adjacent test | remote test | cost, training = 1 |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    """Return the committed rows of a file."""
+    return [json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a row for each task, means over its seeds."""
+    names = dict.fromkeys(row["task"] for row in rows)
+    return "\n".join([HEAD, *(_line([row for row in rows if row["task"] == name]) for name in names)])
+
+
+def facts(rows: Sequence[dict[str, Any]]) -> str:
+    """Return how the cells stand against the targets."""
+    done = [row for row in rows if not row["error"]]
+    left = [cell_of(row) for row in done if row["after"]["train forget"] > FORGOTTEN]
+    over = [cell_of(row) for row in done if exceeds_retrained(row)]
+    lines = [
+        f"- {len(rows)} cells, {len(rows) - len(done)} ended with an error.",
+        f"- More than 1% of the forget training samples are still recognised in {len(left)}{_named(left)}.",
+        f"- Unseen forget data is recognised by more than a retrained model's share plus 5 points in {len(over)}"
+        f"{_named(over)}.",
+    ]
+    for what in KEPT:
+        lost = [100 * (row["before"][f"test {what}"] - row["after"][f"test {what}"]) for row in done]
+        lines.append(
+            f"- Points of {what} test accuracy lost (below 0: gained): {statistics.median(lost):.1f} in the median, "
+            f"{max(lost):.1f} at worst."
+        )
+    share = [row["share"] for row in done]
+    lines.append(
+        f"- Sample gradients, those of the original's training = 1: {statistics.median(share):.2f} in the median, "
+        f"{max(share):.2f} at most. Processor seconds: {_ratio(done):.2f} in the median."
+    )
+    large = [row["share"] for row in done if row["training"] >= 1_000_000]
+    if large:
+        lines.append(f"- Where training took a million sample gradients or more: {max(large):.2f} at most.")
+    lines.append(f"- A warning was given in {sum(bool(row['warnings']) for row in done)} cells.")
+    return "\n".join(lines)
+
+
+def forecasts(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the forecasts beside what retrained models recognise."""
+    lines = ["| task | request | forecast | retrained |", "|---|---|---|---|"]
+    lines += [
+        f"| {row['task']} | {row['request']} | {100 * row['forecast']:.0f} | {100 * row['retrained']:.0f} |"
+        for row in rows
+    ]
+    errors = [abs(row["forecast"] - row["retrained"]) for row in rows]
+    mean, middle = 100 * statistics.fmean(errors), 100 * statistics.median(errors)
+    lines.append(
+        f"\nThe error is {mean:.0f} points in the mean, {middle:.0f} in the median and {100 * max(errors):.0f} at "
+        f"worst, over {len(rows)} tasks."
+    )
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """Return the page with every table as the committed rows have it."""
+    parts = {
+        "judgement": table(read("judgement.jsonl")),
+        "judgement facts": facts(read("judgement.jsonl")),
+        "development": table(read("development.jsonl")),
+        "development facts": facts(read("development.jsonl")),
+        "forecasts": forecasts(read("forecasts.jsonl")),
+    }
+    for name, part in parts.items():
+        marks = f"<!-- {name} -->", "<!-- end -->"
+        text, found = re.subn(
+            f"({re.escape(marks[0])}\n).*?({re.escape(marks[1])})",
+            lambda m, p=part: f"{m[1]}{p}\n{m[2]}",
+            text,
+            flags=re.S,
+        )
+        if found != 1:
+            raise ValueError(f"{PAGE} has {found} places for {name!r}, but needs one.")
+    return text
+
+
+def _line(rows: Sequence[dict[str, Any]]) -> str:
+    done = [row for row in rows if not row["error"]]
+    if not done:
+        return f"| {rows[0]['task']} | {rows[0]['request']} | {rows[0]['error']} | | | | |"
+    forget = _mean(row["after"]["test forget"] for row in done)
+    retrained = _mean(row["retrained"]["test forget"] for row in done)
+    changes = [
+        " → ".join(_percent(_mean(row[when][f"test {what}"] for row in done)) for when in ("before", "after"))
+        for what in KEPT
+    ]
+    unseen = "–" if forget is None else f"{_percent(forget)} ({_percent(retrained)})"
+    cells = [
+        rows[0]["task"],
+        rows[0]["request"],
+        _percent(_mean(row["after"]["train forget"] for row in done)),
+        unseen,
+        *changes,
+        f"{_mean(row['share'] for row in done):.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return statistics.fmean(there) if there else None
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _ratio(rows: Sequence[dict[str, Any]]) -> float:
+    return statistics.median(row["cpu_seconds"] / max(row["training_seconds"], 0.01) for row in rows)
+
+
+def _named(cells: Sequence[str]) -> str:
+    return f" ({', '.join(cells)})" if cells else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
