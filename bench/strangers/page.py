@@ -37,10 +37,10 @@ def facts(rows: Sequence[dict[str, Any]]) -> str:
     left = [cell_of(row) for row in done if row["after"]["train forget"] > FORGOTTEN]
     over = [cell_of(row) for row in done if exceeds_retrained(row)]
     lines = [
-        f"- {len(rows)} cells, {len(rows) - len(done)} ended with an error.",
-        f"- More than 1% of the forget training samples are still recognised in {len(left)}{_named(left)}.",
-        f"- Unseen forget data is recognised by more than a retrained model's share plus 5 points in {len(over)}"
-        f"{_named(over)}.",
+        f"- {len(rows)} cells; {len(rows) - len(done)} ended with an error.",
+        f"- Cells in which more than 1% of the forget training samples are still recognised: {len(left)}{_named(left)}.",
+        "- Cells in which more unseen forget data is recognised than a retrained model does, plus 5 points: "
+        f"{len(over)}{_named(over)}.",
     ]
     for what in KEPT:
         lost = [100 * (row["before"][f"test {what}"] - row["after"][f"test {what}"]) for row in done]
@@ -56,7 +56,7 @@ def facts(rows: Sequence[dict[str, Any]]) -> str:
     large = [row["share"] for row in done if row["training"] >= 1_000_000]
     if large:
         lines.append(f"- Where training took a million sample gradients or more: {max(large):.2f} at most.")
-    lines.append(f"- A warning was given in {sum(bool(row['warnings']) for row in done)} cells.")
+    lines.append(f"- Cells in which a warning was given: {sum(bool(row['warnings']) for row in done)}.")
     return "\n".join(lines)
 
 
