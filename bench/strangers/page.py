@@ -38,7 +38,8 @@ def facts(rows: Sequence[dict[str, Any]]) -> str:
     over = [cell_of(row) for row in done if exceeds_retrained(row)]
     lines = [
         f"- {len(rows)} cells; {len(rows) - len(done)} ended with an error.",
-        f"- Cells in which more than 1% of the forget training samples are still recognised: {len(left)}{_named(left)}.",
+        "- Cells in which more than 1% of the forget training samples are still recognised: "
+        f"{len(left)}{_named(left)}.",
         "- Cells in which more unseen forget data is recognised than a retrained model does, plus 5 points: "
         f"{len(over)}{_named(over)}.",
     ]
