@@ -198,11 +198,13 @@ def taught():
     return trained(llama(), data()), data()
 
 
-def test_a_fact_is_learned_and_forgotten_and_its_neighbour_stays(taught):
+@pytest.mark.parametrize("method", ["adaptive", "unweave"])
+def test_a_fact_is_learned_and_forgotten_and_its_neighbour_stays(taught, method):
+    """Without a setting."""
     model, facts = taught
     split = uw.Split(facts, forget=[0], adjacent=[1], remote=range(2, 24))
     assert uw.Language().outputs(model, facts)[:, 1].min() == 1
-    result = uw.unlearn(model, split, "unweave", compute=uw.Compute("cpu"))
+    result = uw.unlearn(model, split, method, compute=uw.Compute("cpu"))
     after = result.scores["train"]
     assert after["forget"]["accuracy"] == 0
     assert after["adjacent"]["accuracy"] == 1
