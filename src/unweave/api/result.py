@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +13,10 @@ from typing import Any
 from torch import nn
 
 from unweave.api.verdict import Verdict
-from unweave.data import Partition
-from unweave.engine import Compute, Cost, History
-from unweave.evaluation import Scores, evaluate
+from unweave.data import RETAINED, Partition
+from unweave.engine import Compute, Cost, History, advice_on
+from unweave.errors import RunWarning
+from unweave.evaluation import Scores, evaluate, never_seen
 from unweave.methods import Method
 from unweave.tasks import Task
 
@@ -37,6 +39,7 @@ class Result:
         task: What a sample is to the model; None if nothing of the data was looked at.
         begun: When the run began, in UTC.
         compute: Device, precision and memory of the run.
+        warned: Subsets that the guard warned about; None without a guard. The verdict warns about others, once.
         measured: The scores that the run took; None without a folder, where `scores` takes them on first use.
 
     >>> import torch, unweave as uw
@@ -59,6 +62,7 @@ class Result:
     folder: Path | None = None
     checks: tuple[Mapping[str, Any], ...] = ()
     compute: Compute = field(default_factory=Compute)
+    warned: frozenset[str] | None = None
     measured: Scores | None = None
 
     @property
@@ -73,10 +77,26 @@ class Result:
             return self.measured
         return evaluate(self.model, self.split, self.test, original=self.original, task=self.task, compute=self.compute)
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
-        """Whether the model forgot what it had to, and kept the rest."""
-        return Verdict.of(self.scores, self.cost)
+        """Whether the model forgot what it had to, and kept the rest. It is made on first use.
+
+        With a guard, a `RunWarning` says that data was not forgotten or that kept data was lost, unless the guard has
+        said so.
+        """
+        found = Verdict.of(
+            self.scores,
+            self.cost,
+            goal=self.settings.goal_of_run,
+            never_seen=never_seen(self.scores, self.original, self.split, self.compute),
+            kept_samples=sum(len(self.split[name]) for name in RETAINED),
+            trained_epochs=self.config.get("trained_epochs"),
+        )
+        for subset, words in found.warnings.items():
+            if self.warned is not None and subset not in self.warned:
+                advice = f" {advice_on(self.settings)}" if found.goal == "erase" else ""
+                warnings.warn(words + advice, RunWarning, stacklevel=3)
+        return found
 
     def __repr__(self) -> str:
         work = f"{len(self.history.rows)} steps, {self.cost.sample_gradients:,} sample gradients"

@@ -26,6 +26,7 @@ from unweave.api.arguments import (
 from unweave.api.moved import refuse_moved
 from unweave.api.result import Result
 from unweave.api.split import Split
+from unweave.api.verdict import positive_epochs
 from unweave.data import EVERY, RETAINED, SUBSETS, Partition
 from unweave.engine import (
     Callback,
@@ -174,11 +175,12 @@ class _Run:
             for module, original in zip(bench.model.modules(), self.model.modules(), strict=True):
                 module.training = original.training
             checks = tuple(watcher.checks) if watcher else ()
+            warned = frozenset(watcher.warned) if watcher else None
             if folder is None:
-                return self._result(history, begun, checks)
+                return self._result(history, begun, checks, warned=warned)
             scores = self._scores(folder)
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
-            result = self._result(history, begun, checks, measured=scores, folder=target)
+            result = self._result(history, begun, checks, warned=warned, measured=scores, folder=target)
             texts, about = _files(result, stages), _about(result, bench.device)
             private: dict[str, str] = {}
             for callback in given.callbacks:
@@ -240,6 +242,8 @@ class _Run:
         }
         for callback in given.callbacks:
             config |= callback.describe()
+        if "trained_epochs" in config:
+            positive_epochs(config["trained_epochs"])
         return config
 
 

@@ -171,7 +171,7 @@ def _request(name: str | None, text: str, key: Path | None, after: Path | None) 
 def _unlearn(start: Beginning, method: Method, losses: Any, out: Path, how: _How) -> Result:
     """Unlearn, and say how to resume if it is stopped. The original is kept as long as the run is unfinished."""
     about = {"profile": how.profile, **start.benchmark.about(start.task)}
-    about |= {"unweave": __version__, "torch": torch.__version__}
+    about |= {"trained_epochs": start.benchmark.recipe.epochs, "unweave": __version__, "torch": torch.__version__}
     split = start.train.after(*start.earlier) if start.earlier else start.train
     if how.request:
         how.request.check(start.original, split, start.test)
@@ -213,14 +213,16 @@ def _answers(start: Beginning, result: Result, out: Path, compute: Compute) -> A
 def _show(start: Beginning, result: Result, out: Path, compute: Compute, *, as_json: bool) -> None:
     answers = _answers(start, result, out, compute)
     if as_json:
-        found = {**result.scores.to_dict(), "cost": result.cost.to_dict(), "out": str(out)}
+        found = {**result.scores.to_dict(), "verdict": result.verdict.to_dict(), "out": str(out)}
+        found["cost"] = result.cost.to_dict()
         typer.echo(json.dumps(found | ({"answers": answers.to_dict()["metrics"]} if answers else {})))
         return
-    out_console.print(str(result.scores), highlight=False, markup=False)
+    for text in (result.verdict, f"\n{result.scores}"):
+        out_console.print(str(text), highlight=False, markup=False, soft_wrap=True)
     if answers:
         out_console.print(f"\n{answers}", highlight=False, markup=False)
     out_console.print(
-        f"\nWritten to {out if out.name else absolute(out)}. Unlearning took {result.cost.seconds:.1f} s.",
+        f"\nWritten to {out if out.name else absolute(out)}.",
         highlight=False,
         markup=False,
     )

@@ -21,7 +21,7 @@ from unweave.engine.checkpoints import CheckpointFolder
 from unweave.engine.compute import Compute
 from unweave.engine.cost import Cost
 from unweave.engine.forward import Forward
-from unweave.engine.guard import CollapseError, Guard, Limits
+from unweave.engine.guard import CollapseError, Guard, Limits, advice_on
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.optimizers import OptimizerName, make_optimizer
@@ -56,6 +56,7 @@ __all__ = [
     "Track",
     "Watch",
     "Workbench",
+    "advice_on",
     "derive_seed",
     "make_bar",
     "make_optimizer",

@@ -130,6 +130,7 @@ class Guard:
         self.start = self._look(tuple(self.rows))
         self.good: Good = self._weights(START)
         self.checks: list[dict[str, Any]] = []
+        self.warned: set[str] = set()  # subsets that a warning was about
         self._work_at_last_check = 0
         self._forgotten: bool | None = None  # whether the forget data was forgotten at the end of the previous phase
 
@@ -164,6 +165,7 @@ class Guard:
         if hardly and self._forgotten is not False:  # False: an earlier phase has warned
             came_back = self._forgotten is True
             words = "the forgotten data came back" if came_back else "the data is hardly forgotten"
+            self.warned.add("forget")
             warnings.warn(
                 f"{phase.name} ended with a mean forget loss of {now:.2f} ({before:.2f} before the run): {words}. "
                 f"{_advice(phase)}",
@@ -179,6 +181,7 @@ class Guard:
                 continue
             before, now = self.start[subset]["accuracy"], found[subset]["accuracy"]
             if self._lost(subset, found[subset]) > self.limits.accuracy_drop_warning < 1:
+                self.warned.add(subset)
                 warnings.warn(
                     f"{phase.name} ended with {subset} accuracy {now:.1%} ({before:.1%} before the run): kept data was "
                     f"lost. {_advice(phase)}",
@@ -267,8 +270,11 @@ def _some(rows: Tensor, count: int) -> Tensor:
 
 
 def _advice(phase: Phase) -> str:
-    """Return what to do about a run that went wrong. Tests follow it."""
-    settings = getattr(phase, "settings", None)
+    return advice_on(getattr(phase, "settings", None))
+
+
+def advice_on(settings: Any) -> str:
+    """Return what to do about a run with these settings that went wrong. Tests follow it."""
     if isinstance(settings, Settings) and "effort" in settings.to_dict():
         return "Raise effort. If that does not help, kept data is too much like it: see split.inspect(model)."
     return "Use the method adaptive, which finds its own steps and length."

@@ -31,6 +31,7 @@ from unweave.evaluation.four_bits import rounded_weights
 from unweave.evaluation.goals import Goal
 from unweave.evaluation.inspection import FEW_ADJACENT, Inspection, inspected
 from unweave.evaluation.metric import Metric
+from unweave.evaluation.never_seen import NeverSeen, never_seen
 from unweave.evaluation.open_unlearning_files import Logs, read_logs, write_logs
 from unweave.evaluation.predictions import Look, Observed, Predictions, array, observe, predict
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
@@ -53,6 +54,7 @@ __all__ = [
     "Logs",
     "Look",
     "Metric",
+    "NeverSeen",
     "Observed",
     "Predictions",
     "RelearnSettings",
@@ -75,6 +77,7 @@ __all__ = [
     "log_likelihood_ratio",
     "log_ratios",
     "make_certificate",
+    "never_seen",
     "observe",
     "predict",
     "read_logs",

@@ -6,7 +6,6 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +13,10 @@ from unweave.data import RETAINED, Partition, as_groups, nearest
 from unweave.evaluation.entanglement import Entanglement
 
 MOSTLY = 0.5  # from this share on, "erase" demands more than retraining achieves
+OFTEN = 2.0  # a group that is this many times as frequent among the neighbours as in the data is at risk
+DEGREES = ((0.3, "much"), (0.1, "some"), (0.02, "a little"))  # by a group's share of the neighbours
+MOST_NAMED = 3  # groups that are named
+COVERED = 0.5  # of the retained neighbours, at least so many should be adjacent data
 FEW_ADJACENT = 50  # with fewer adjacent samples, neighbours are hard to repair
 
 
@@ -27,6 +30,8 @@ class Inspection:
         still_recognised: The share of the forget samples that a model trained without them would probably recognise.
             This is an estimate: it counts samples whose label wins the vote of the nearest retained samples.
         advice: Advice, in sentences.
+        at_risk: The retained groups that will probably lose accuracy if the forget set is erased, and about how much,
+            in words. This is an estimate from their share of the neighbours; it is not calibrated.
 
     >>> mixed = Entanglement(k=20, score=0.3, per_sample=torch.tensor([0.3]), groups=[])
     >>> print(Inspection({"forget": 1, "adjacent": 9}, mixed, 0.25, ()))
@@ -39,13 +44,14 @@ class Inspection:
     entanglement: Entanglement
     still_recognised: float
     advice: tuple[str, ...]
+    at_risk: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{count} {name}" for name, count in self.sizes.items())
         forecast = (
             f"A model that never saw the forget data would probably still recognise {self.still_recognised:.0%} of it."
         )
-        return "\n".join([f"{sizes} samples", forecast, *self.advice, "", str(self.entanglement)])
+        return "\n".join([f"{sizes} samples", forecast, *self.at_risk, *self.advice, "", str(self.entanglement)])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -57,15 +63,24 @@ class Inspection:
             "entanglement": self.entanglement.score,
             "groups": list(self.entanglement.groups),
             "still_recognised": self.still_recognised,
+            "at_risk": list(self.at_risk),
             "advice": list(self.advice),
         }
 
 
 def inspected(split: Partition, features: Tensor, entanglement: Entanglement) -> Inspection:
     """Return the inspection of a split from the features of its whole data set."""
-    kept = split.rows(*RETAINED)
-    still = forecast(features, torch.from_numpy(split.forget), kept, split.samples.labels(), k=entanglement.k)
-    return Inspection({name: len(split[name]) for name in split.names}, entanglement, still, _advice(split, still))
+    kept, forget = split.rows(*RETAINED), torch.from_numpy(split.forget)
+    labels = as_groups(split.samples.labels())
+    around = _neighbours(features, forget, kept, entanglement.k)
+    still = _outvoted(around, forget, labels)
+    groups = _groups_at_risk(entanglement)
+    covered = float(torch.isin(around, torch.from_numpy(split.adjacent)).double().mean())
+    advice = [_goal_advice(still, spread=_is_spread(labels[forget])), _adjacent_advice(groups, covered)]
+    if len(split.adjacent) < FEW_ADJACENT:
+        advice.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
+    sizes = {name: len(split[name]) for name in split.names}
+    return Inspection(sizes, entanglement, still, tuple(filter(None, advice)), _risk_in_words(groups))
 
 
 def forecast(features: Tensor, forget: Tensor, kept: Tensor, labels: Tensor, *, k: int) -> float:
@@ -76,20 +91,62 @@ def forecast(features: Tensor, forget: Tensor, kept: Tensor, labels: Tensor, *, 
     >>> forecast(features, torch.tensor([0, 2]), torch.tensor([1, 3]), labels, k=1)
     0.5
     """
-    groups = as_groups(labels)
-    around = nearest(features[forget], features[kept], min(k, len(kept)))[1]
-    votes = groups[kept][around].numpy()
-    winners = np.array([np.bincount(row).argmax() for row in votes])
-    return float((winners == groups[forget].numpy()).mean())
+    return _outvoted(_neighbours(features, forget, kept, k), forget, as_groups(labels))
 
 
-def _advice(split: Partition, still: float) -> tuple[str, ...]:
+def _neighbours(features: Tensor, forget: Tensor, kept: Tensor, k: int) -> Tensor:
+    """Return the rows of the k nearest retained samples of every forget sample."""
+    return kept[nearest(features[forget], features[kept], min(k, len(kept)))[1]]
+
+
+def _outvoted(around: Tensor, forget: Tensor, labels: Tensor) -> float:
+    """Return the share of the forget samples whose label is the most frequent of their neighbours."""
+    return float((labels[around].mode(dim=1).values == labels[forget]).double().mean())
+
+
+def _is_spread(labels: Tensor) -> bool:
+    """Return whether no label has more than half of the forget samples."""
+    return bool(2 * labels.unique(return_counts=True)[1].max() <= len(labels))
+
+
+def _groups_at_risk(entanglement: Entanglement) -> list[tuple[dict[str, Any], str]]:
+    """Return the retained groups that are often neighbours of forget samples, with how much they may lose."""
     found = []
-    if still >= MOSTLY:
-        found.append(
-            'Retraining would not erase it. For a model as if never trained, use the goal "retrain". If you erase it, '
-            "expect the neighbours to lose accuracy."
+    for group in entanglement.groups[:MOST_NAMED]:
+        degree = next((words for least, words in DEGREES if group["share"] >= least), "")
+        if degree and group["lift"] >= OFTEN:
+            found.append((group, degree))
+    return found
+
+
+def _risk_in_words(groups: list[tuple[dict[str, Any], str]]) -> tuple[str, ...]:
+    return tuple(
+        f"At risk: {group['group']} will probably lose {degree} accuracy ({group['share']:.0%} of the neighbours, "
+        f"{group['lift']:.1f} times the average)."
+        for group, degree in groups
+    )
+
+
+def _goal_advice(still: float, *, spread: bool) -> str:
+    if still < MOSTLY:
+        return 'The goal "erase", that of the default method, fits: retraining would erase most of it too.'
+    if spread:
+        return (
+            "The forget samples are spread over the labels, and retraining would not erase them. Take the goal "
+            '"retrain": uw.Unweave(goal="retrain", reference=held_out_split). That split\'s adjacent samples are '
+            "held-out data: uw.Split(data, [], range(len(data)), [], allow_empty=True)."
         )
-    if len(split.adjacent) < FEW_ADJACENT:
-        found.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
-    return tuple(found)
+    return (
+        'Retraining would not erase it. For a model as if never trained, use the goal "retrain". If you erase it, '
+        "expect the neighbours to lose accuracy."
+    )
+
+
+def _adjacent_advice(groups: list[tuple[dict[str, Any], str]], covered: float) -> str:
+    if covered >= COVERED or not groups:
+        return ""
+    names = ", ".join(group["group"] for group, _ in groups)
+    return (
+        f"Only {covered:.0%} of the retained neighbours are adjacent data. Add the neighbours in {names} to it, or "
+        "take Split.by_neighbours."
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from unweave.data import SUBSETS, Partition
 from unweave.engine import Phase
@@ -94,6 +94,12 @@ class Method(Settings, ABC):
             some = (subsets,) if isinstance(subsets, str) else subsets
             if not any(len(split[subset]) for subset in some):
                 raise UsageError(f"{self.name} needs {' or '.join(some)} data, but the split has none.")
+
+    @property
+    def goal_of_run(self) -> Literal["erase", "retrain"]:
+        """What the run aims at: *retrain* for methods with that goal, and for those that do not read forget data."""
+        reads = {name for some in self.needs for name in ((some,) if isinstance(some, str) else some)}
+        return "retrain" if getattr(self, "goal", "") == "retrain" or "forget" not in reads else "erase"
 
     def on_record(self) -> dict[str, Any]:
         """Return what a run's configuration says about the method besides its settings."""
