@@ -76,9 +76,10 @@ package: $(READY)
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN) -m build --no-isolation
 
-# The README's picture is made by the demo.
+# The README's picture is of its example; that of the losses in docs/methods.md is made by the demo.
 picture: demo
-	cp unweave-demo/forget-losses.png unweave-demo/forget-losses.svg docs/images/
+	cp unweave-demo/forget-losses.png docs/images/
+	OMP_NUM_THREADS=1 $(RUN) tools/before_after.py
 
 # The page of every published study, in docs/gallery, from the numbers in results; some minutes.
 gallery: $(READY)

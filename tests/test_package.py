@@ -29,7 +29,36 @@ def python_blocks(path):
     return [textwrap.dedent(body) for _, body in blocks]
 
 
-def test_the_readmes_python_runs(digits, monkeypatch, capsys):
+def test_the_readmes_example_prints_what_the_readme_says(tmp_path, monkeypatch, capsys):
+    """Words to the letter, numbers within what rounding on another machine may change, seconds not at all."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = python_blocks(ROOT / "README.md")
+    space: dict = {}
+    exec(compile(block, "README.md", "exec"), space)
+    shown = re.findall(r"^```text\n(.*?)^```", text, flags=re.S | re.M)
+    printed = capsys.readouterr().out
+    number = r"\d[\d,.]*\d|\d"
+    assert [re.sub(number, "#", part.strip()) for part in shown] == [re.sub(number, "#", printed.strip())]
+    percents, before = (re.findall(r"([\d.]+)%", part) for part in (printed, shown[0]))
+    assert [float(value) for value in percents] == pytest.approx([float(value) for value in before], abs=2.5)
+
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import before_after
+
+    assert before_after.example() == block
+    rows = space["result"].verdict.rows
+    before_after.draw(rows, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 5000
+    (said,) = re.findall(r"!\[([^]]*)\]\(docs/images/before-after\.png\)", text)
+    unseen = [100 * row[when] for row in rows if row["split"] == "test" for when in ("before", "after")]
+    assert [float(value) for value in re.findall(r"(\d+)%", said)] == pytest.approx(unseen, abs=2.5)
+
+
+def test_the_readme_fits_ten_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_python_page_runs(digits, monkeypatch, capsys):
     """With the digits in the place of the reader's project."""
     _, task, model = digits
     yours = types.ModuleType("your_project")
@@ -39,8 +68,8 @@ def test_the_readmes_python_runs(digits, monkeypatch, capsys):
     yours.test_kinds = ["9" if row in task.test.forget else "other" for row in range(450)]
     monkeypatch.setitem(sys.modules, "your_project", yours)
     space: dict = {}
-    for block in python_blocks(ROOT / "README.md"):
-        exec(compile(block, "README.md", "exec"), space)
+    for block in python_blocks(ROOT / "docs" / "python.md"):
+        exec(compile(block, "python.md", "exec"), space)
     train = space["scores"]["train"]
     assert train["forget"]["accuracy"] <= 0.05
     assert train["adjacent"]["accuracy"] >= 0.9

@@ -4,7 +4,7 @@ NAME is a study, such as digits or cifar100-resnet18/tuned, or a folder of studi
 everything is built. A study gets a report beside the paper's numbers, a folder of studies the files of `unweave
 compare`. The pages go to docs/gallery/NAME, which git ignores.
 
-``--pictures`` also renews the committed pictures that README.md and the docs show. It needs chromium.
+``--pictures`` also renews the committed pictures that the docs show. It needs chromium.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unweave.lab.report import compare, read_results, write_comparison, write_re
 
 SHOTS = {"desktop": (1100, 1570), "phone": (500, 1570)}
 GREY = (231, 234, 237)
-PHOTOGRAPHED = "digits"  # the page that README.md shows
+PHOTOGRAPHED = "digits"  # the page that the docs show
 COMPARED = ("digits-each", "cifar100-resnet18-each", "cifar100-resnet18-each-retrain")  # the docs show their plots
 
 

@@ -3,7 +3,8 @@
 NAME/PART is a further study of the benchmark, such as one with tuned settings. ``--variants`` prints the variants of
 two-stage, study by study; ``--membership`` the results of attacks on the forget data; ``--tuned`` the results of
 tuning, from results/NAME/tuned and the settings in the package. `python tools/table.py --overview` prints a line for
-every benchmark, `python tools/table.py --times` the time of every method with a GPU to itself, beside the paper's.
+every benchmark, `python tools/table.py --times` the time of every method with a GPU to itself, beside the paper's,
+`python tools/table.py --kinds` the default method on models that nobody tuned for, by what is to be forgotten.
 README.md, docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
 """
 
@@ -23,6 +24,14 @@ from unweave.lab.report.sections import sections
 from unweave.lab.tuning import erase_score
 
 TIMES = RESULTS / "speed/h200/methods.json"
+STRANGERS = RESULTS / "strangers/judgement.jsonl"
+KINDS = {  # of requests: the first word of their name in the protocol
+    "class": "a class that shares its label with others",
+    "label": "everything with one label",
+    "group": "a group across labels",
+    "random": "20, 200 or 1% random samples",
+    "mislabelled": "samples with wrong labels",
+}
 ORDER = ("original", "retrain", "ft", "ga", "l1-sparse", "scrub", "ssd", "salun", "delete", "gdr", "munba")
 CELLS = [(split, subset) for split in ("train", "test") for subset in ("forget", "adjacent", "remote")]
 BENCHMARKS = {
@@ -192,11 +201,29 @@ def times() -> str:
     return "\n".join(lines)
 
 
+def kinds() -> str:
+    """Return what the default method did on models that nobody tuned for, as Markdown: a row per kind of request."""
+    cells = [json.loads(line) for line in STRANGERS.read_text(encoding="utf-8").splitlines()]
+    shown = (("train forget", "forget data"), ("test adjacent", "look-alikes, unseen"), ("test remote", "rest, unseen"))
+    lines = [
+        f"| recognised, in %, before → after | tasks | {' | '.join(words for _, words in shown)} |",
+        "|---" * 5 + "|",
+    ]
+    for kind, words in KINDS.items():
+        rows = [cell for cell in cells if cell["request"].partition(" ")[0] == kind]
+        means = [
+            " → ".join(f"{100 * statistics.fmean(row[when][part] for row in rows):.0f}" for when in ("before", "after"))
+            for part, _ in shown
+        ]
+        lines.append(f"| {words} | {len({row['task'] for row in rows})} | {' | '.join(means)} |")
+    return "\n".join(lines)
+
+
 def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
 if __name__ == "__main__":
-    ALONE = {"--overview": overview, "--times": times}
+    ALONE = {"--overview": overview, "--times": times, "--kinds": kinds}
     OF_ONE = {"--tuned": tuned_table, "--variants": variants_table, "--membership": membership_table}
     print(ALONE[sys.argv[1]]() if sys.argv[1] in ALONE else OF_ONE.get(sys.argv[-1], table)(sys.argv[1]))

@@ -106,10 +106,9 @@ def test_a_comparison_shows_these_numbers(name, gallery, tmp_path):
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("README.md", ["--overview"]),
+        ("README.md", ["--kinds"]),
         ("docs/results.md", ["--overview"]),
-        ("README.md", ["digits"]),
-        ("README.md", ["cifar100-resnet18"]),
+        ("docs/results.md", ["digits"]),
         ("docs/results.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18/tuned"]),
         ("docs/results.md", ["cifar100-resnet18", "--variants"]),
