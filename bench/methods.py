@@ -29,7 +29,7 @@ from unweave.runtime import pick_device, seed_everything
 FIRST = 6  # steps that may compile, allocate and load kernels; they are counted once
 TIMED = 60  # at most this many later steps of a phase are timed
 STILL = 1e-12  # a step size that moves nothing
-NAMES = tuple(name for name in METHODS if name != "original")
+NAMES = tuple(name for name, method in METHODS.items() if name != "original" and not method.needs_tokens)
 
 
 def measure_method(

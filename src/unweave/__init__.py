@@ -4,7 +4,7 @@ Names are imported on first use, so that ``unweave --help`` does not load torch.
 
 >>> import unweave as uw
 >>> sorted(uw.__all__)[:3]
-['BeforeStage2', 'Best', 'Binary']
+['Adaptive', 'AltPO', 'AnswerScores']
 """
 
 from importlib import import_module

@@ -144,13 +144,13 @@ def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("words", "stopped_in", "message"),
     [
-        (["demo", "--out", "x"], "unweave.cli.running.run_demo", "Stopped."),
+        (["demo", "--out", "x"], "unweave.lab.run_demo", "Stopped."),
         (["evaluate", "x"], "unweave.lab.audit.load_subject", "Stopped."),
         (["audit", "x"], "unweave.lab.audit.load_subject", "Stopped."),
         (["run", "digits", "--out", "x"], "unweave.lab.benchmarks.Benchmark.train", "Stopped."),
         (
             ["run", "digits", "--out", "x", "--device", "cpu"],
-            "unweave.cli.running.unlearn",
+            "unweave.cli.benchmark_run.unlearn",
             "Stopped. Run the same command with --resume to resume.",
         ),
     ],

@@ -55,7 +55,14 @@ class Run:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.result = unlearn_on_record(
-                self.model, self.split, out=folder / "one", test=self.split, request=request, seed=5, **FAST
+                self.model,
+                self.split,
+                "two-stage",
+                out=folder / "one",
+                test=self.split,
+                request=request,
+                seed=5,
+                **FAST,
             )
         self.file = folder / "one" / "record.json"
         self.record = read_record(self.file)

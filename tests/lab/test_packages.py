@@ -36,7 +36,7 @@ model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 request = uw.Request(id="17")
 device = {"compute": uw.Compute("cpu")}
 how = {**device, "guard": None, "stage2_epochs": 1}
-result = uw.unlearn(model, split, test=split, out="run", **how)
+result = uw.unlearn(model, split, "two-stage", test=split, out="run", **how)
 uw.record.write(result, request)
 questions = ("membership", "reference", "probe")
 scores = uw.evaluate(result.model, split, split, reference=[model], questions=questions, **device)

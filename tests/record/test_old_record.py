@@ -97,7 +97,9 @@ def test_a_new_request_continues_an_old_record(old, tmp_path):
     request = Request(id="2031-18", previous=OLD_RUN / "record.json")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn_on_record(old.model, second.after(old.split), out=tmp_path / "two", request=request, **FAST)
+        unlearn_on_record(
+            old.model, second.after(old.split), "two-stage", out=tmp_path / "two", request=request, **FAST
+        )
     record = read_record(tmp_path / "two" / "record.json")
     assert record["previous"] == {"hash": old.record["hash"], "id": "2031-17"}
     assert [check.holds for check in check_chain(record, [old.record], None)] == [True]

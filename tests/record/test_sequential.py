@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
 from unweave import Compute, Split, UsageError, evaluate, unlearn
 from unweave.engine import CheckpointFolder, Workbench, run_phases
@@ -21,7 +22,7 @@ from unweave.evaluation import Metric, predict
 from unweave.evaluation.goals import goals
 from unweave.lab.benchmarks import Benchmark
 from unweave.maths import gram_matrix
-from unweave.methods import METHODS, find_method
+from unweave.methods import find_method
 from unweave.methods.two_stage import Stage1, Stage2, TwoStage
 
 CPU = torch.device("cpu")
@@ -70,7 +71,10 @@ class Forbidden(Dataset):
         return self.data[0][index], self.data[1][index]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("two-stage", "pgd", "unweave")])
+HOLDING = ("two-stage", "pgd", "unweave", "adaptive")  # they read what was forgotten, to keep it forgotten
+
+
+@pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name not in HOLDING])
 def test_no_baseline_trains_on_what_was_forgotten(data, model, second, name):
     values = {"batch_size": 8} if name == "ssd" else {} if name == "original" else {"epochs": 1, "batch_size": 8}
     parts = [second.forget, second.adjacent, second.remote]
@@ -165,6 +169,19 @@ def test_forgetting_threes_does_not_bring_the_nines_back(digits):
     bare = Split(task.train.samples, parts.forget, parts.adjacent, parts.remote)
     left_alone = unlearn(after_nines, bare, "two-stage", compute=Compute("cpu"), **settings)
     assert known(left_alone.model, task, task.train.forget) >= 0.3
+
+
+def test_the_default_method_keeps_forgotten_what_was_forgotten(digits):
+    """Two requests, no settings."""
+    _, task, original = digits
+    first = unlearn(original, task.train, compute=Compute("cpu")).model
+    threes = Split.by_class(task.train.samples.dataset, fine=np.array(task.fine), forget=3)
+    parts = threes.after(task.train)
+    second = unlearn(first, parts, compute=Compute("cpu")).model
+    assert known(second, task, task.train.forget) <= 0.01
+    assert known(second, task, parts.forget) <= 0.01
+    assert known(second, task, parts.adjacent) >= 0.9
+    assert known(second, task, parts.remote) >= 0.9
 
 
 def test_scores_show_what_was_forgotten(model, second):

@@ -62,7 +62,16 @@ class Made:
             warnings.simplefilter("ignore")
             common = {**FAST, "stage1_learning_rate": 0.1, "stage1_epochs": 20}
             run = unlearn_on_record if more else unlearn
-            return run(self.original, self.split, out=self.folder / name, test=self.split, seed=5, **common, **more)
+            return run(
+                self.original,
+                self.split,
+                "two-stage",
+                out=self.folder / name,
+                test=self.split,
+                seed=5,
+                **common,
+                **more,
+            )
 
     def between(self):
         folder = self.folder / "without"
@@ -254,7 +263,7 @@ def test_a_record_is_never_overwritten(made, clean, tmp_path):
         ("run.json", "{}", "lacks the entry 'method'"),
         ("scores.json", "{}", "lacks the entry 'schema'"),
         ("scores.json", '{"schema": 1, "metrics": [], "cost": {"seconds": 1}}', "have schema 1"),
-        ("scores.json", '{"schema": 2, "metrics": [{"odd": 1}], "cost": {"seconds": 1}}', "cannot be read"),
+        ("scores.json", '{"schema": 2, "metrics": [{"odd": 1}], "cost": {"seconds": 1}}', "lacks the entry 'metric'"),
     ],
 )
 def test_a_folder_without_a_run_is_refused(made, tmp_path, name, content, message):

@@ -110,7 +110,7 @@ class Adaptive(Method):
         0, at_least=0, help="Adjacent, and remote, samples per step. 0: 32, and up to 256 where a pass is long."
     )
     forget_batch: int = setting(128, at_least=1, help="Forget samples differentiated per step, at most.")
-    least_steps: int = setting(60, at_least=1, help="Fewest steps of a round, where there is little kept data.")
+    least_steps: int = setting(60, at_least=0, help="Fewest steps of a round, where there is little kept data.")
     held_back: float = setting(
         0.1, at_least=0, at_most=0.5, help="Share of kept samples held back from the descent, to judge it by."
     )
