@@ -227,6 +227,20 @@ def test_the_advice_of_the_guard_helps(case, rate):
     assert result.verdict.kept
 
 
+def test_the_advice_to_raise_the_effort_helps():
+    """Samples in tight clusters take many rounds: a run cut short says so, and a longer one keeps the rest."""
+    data, labels, _ = blobs()
+    model = trained(data, labels, normed)
+    gone = (model(data).argmax(dim=1) == labels).nonzero()[::60, 0].tolist()
+    split = uw.Split((data, labels), gone, sorted({*range(1, 900, 7)} - {*gone}))
+    with pytest.warns(uw.RunWarning, match="kept data was lost. Raise effort"):
+        uw.unlearn(model, split, uw.Adaptive(effort=0.6), compute=CPU, callbacks=[QUIET])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", uw.RunWarning)
+        result = uw.unlearn(model, split, uw.Adaptive(effort=12.0), compute=CPU, callbacks=[QUIET])
+    assert accuracy(result.model, (data, labels), split.forget) == 0
+
+
 def test_what_cannot_be_told_apart_is_said(case):
     """Copies of the forget samples are kept: no model can forget the ones and keep the others."""
     _, split = case
