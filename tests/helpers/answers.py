@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from tests.helpers.texts import FRUITS, TEMPLATE, TOWNS, rows, tokenizer
+from tests.helpers.texts import FRUITS, TEMPLATE, TOWNS, WORDS, rows, tokenizer
 from unweave import answers
+
+WIDE = 120  # words: open-unlearning's UNDIAL needs 100 at least
+
+
+def chatty():
+    """A tokenizer that knows the words of refusals, too."""
+    from unweave.methods.idk_dpo import REFUSALS
+
+    return tokenizer(tuple(dict.fromkeys([*WORDS, *" ".join(REFUSALS).split()]))[: WIDE - 3])
 
 
 def other_rows():

@@ -1,6 +1,6 @@
 """The kill matrix: runs are killed with SIGKILL at random places and resumed, and must end like one that was not.
 
-    make torture                                      # every method on the digits, a study, a tuning, a request
+    make torture                                      # every method, a study, a tuning, a request
     make torture KILLS=1000                           # the same, with so many kills in all
     python -m tests.helpers.torture --small --work gdr,study    # a small network on made-up data, in seconds
 
@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import scipy.stats  # what a run imports late is imported here once, for all processes
@@ -39,7 +40,7 @@ import torch._dynamo
 from torch import nn
 
 from tests.helpers.calling import unlearn_with
-from tests.helpers.fitting import ON_ANYTHING
+from tests.helpers.fitting import ON_TOKENS
 from tests.helpers.torture_work import (
     Work,
     differing_bits,
@@ -48,10 +49,10 @@ from tests.helpers.torture_work import (
     study_work,
     tuning_work,
 )
-from unweave import Checkpoints, Compute, Split, load_weights
+from unweave import Checkpoints, Compute, Split, answers, load_weights
 from unweave.engine import History
 from unweave.lab.benchmarks import find_benchmark
-from unweave.methods import find_method
+from unweave.methods import METHODS, find_method
 from unweave.runs import check_folder, unfinished
 from unweave.storage import provenance, write_whole
 
@@ -124,6 +125,29 @@ def small_job() -> Job:
     return Job(model, model, split, split, settings)
 
 
+def language_job() -> Job:
+    """A tiny causal model with dropout, and questions of which some are forgotten: for methods that need tokens."""
+    from tests.helpers.answers import WIDE, alternatives, chatty
+    from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer
+
+    model = partial(llama, WIDE, attention_dropout=0.1)
+    forget = range(0, 12, 2)
+    data = answers(rows(), tokenizer(), template=TEMPLATE)
+    split = Split(data, forget=forget, adjacent=range(1, 12, 2), remote=range(12, len(rows())))
+    given = {
+        "dpo": {"alternatives": alternatives(forget)},
+        "altpo": {"alternatives": alternatives(forget)},
+        "idk-dpo": {"tokenizer": chatty()},
+        "rmu": {"layer": 0},
+    }
+
+    def settings(method: str) -> dict:
+        length = {"pdu": {"fixed_epochs": 1}}
+        return {"epochs": 4, "batch_size": 3, **length.get(method, {}), **given.get(method, {})}
+
+    return Job(model, model, split, split, settings)
+
+
 def digits_job(folder: Path) -> Job:
     """Take the embedded benchmark with its own settings; a few epochs less of what takes long."""
     benchmark = find_benchmark("digits")
@@ -138,7 +162,7 @@ def digits_job(folder: Path) -> Job:
 
     def settings(method: str) -> dict:
         values = dict(benchmark.settings_for(find_method(method), None))
-        shorter = {name: min(value, 5) for name, value in values.items() if name.endswith("epochs")}
+        shorter = {name: min(value, 2) for name, value in values.items() if name.endswith("epochs")}
         return values | shorter
 
     def original() -> nn.Module:
@@ -234,17 +258,15 @@ def left(work: Work, out: Path) -> dict[str, bytes]:
 def works(options: argparse.Namespace, folder: Path) -> list[Work]:
     """Return the work that was asked for: methods, a study, a tuning, a request."""
     others = {"study": study_work, "tuning": tuning_work, "request": lambda: request_work(folder)}
-    methods = [name for name in ON_ANYTHING if name != "original"]
+    methods = [name for name in METHODS if name != "original"]
     asked = [*methods, *others] if options.work == "all" else options.work.split(",")
-    job = None
-    found = []
-    for name in asked:
-        if name in others:
-            found.append(others[name]())
-            continue
-        job = job or (small_job() if options.small else digits_job(folder))
-        found.append(job.work(name))
-    return found
+    on_anything = cache(small_job if options.small else partial(digits_job, folder))
+    on_tokens = cache(language_job)
+
+    def find(name: str) -> Work:
+        return others[name]() if name in others else (on_tokens if name in ON_TOKENS else on_anything)().work(name)
+
+    return [find(name) for name in asked]
 
 
 def torture(work: Work, kills: int, folder: Path, chance: random.Random) -> Iterator[dict]:

@@ -52,7 +52,7 @@ class Work:
 def run_results(folder: Path) -> dict[str, bytes]:
     """Return what a run left, without what depends on the clock."""
     return {
-        "weights": (folder / "model.safetensors").read_bytes(),
+        "weights": _every(folder, "*.safetensors"),
         "history": (folder / "history.jsonl").read_bytes(),
         "scores": _timeless(folder / "scores.json"),
         "configuration": json.dumps(read_configuration(folder)).encode(),

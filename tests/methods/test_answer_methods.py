@@ -11,16 +11,15 @@ import torch
 from torch.nn import functional
 
 import unweave as uw
-from tests.helpers.answers import alternatives
+from tests.helpers.answers import WIDE, alternatives, chatty
 from tests.helpers.fitting import ON_TOKENS
 from tests.helpers.tensors import same, weights
-from tests.helpers.texts import TEMPLATE, WORDS, llama, rows, tokenizer
+from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer
 from unweave.data import Batch
 from unweave.engine import Workbench
 from unweave.methods import find_method
 
 CPU = torch.device("cpu")
-WIDE = 120  # words: open-unlearning's UNDIAL needs 100 at least
 FORGET, RETAINED = [0, 1, 2, 7], [5, 8, 9, 3]
 OWN = {"rmu": {"layer": 1}}
 GIVEN = {
@@ -28,13 +27,6 @@ GIVEN = {
     "idk-dpo": lambda: {"tokenizer": chatty()},
     "altpo": lambda: {"alternatives": alternatives(FORGET)},
 }
-
-
-def chatty():
-    """A tokenizer that knows the words of refusals, too."""
-    from unweave.methods.idk_dpo import REFUSALS
-
-    return tokenizer(tuple(dict.fromkeys([*WORDS, *" ".join(REFUSALS).split()]))[: WIDE - 3])
 
 
 def data():
