@@ -46,7 +46,7 @@ def test_little_memory_is_said_in_a_sentence(monkeypatch, shell, error, is_memor
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("unweave.cli.listing.all_methods", fail)
+    monkeypatch.setattr("unweave.methods.all_methods", fail)
     if is_memory:
         done = shell("methods")
         assert (done.code, done.out) == (1, "")

@@ -45,7 +45,7 @@ def test_errors_and_warnings_are_one_line(capsys):
 
 
 def test_a_failed_cell_cannot_clear_the_terminal(capsys, tmp_path):
-    from unweave.cli.studies import _show
+    from unweave.cli.study_run import _show
 
     class Failed:
         folder = table = tmp_path

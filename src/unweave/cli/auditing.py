@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,9 @@ from unweave.cli.options import (
     TestSplitFile,
     chosen_options,
 )
-from unweave.evaluation import QUESTIONS, Scores
+
+if TYPE_CHECKING:
+    from unweave.evaluation import Scores
 
 SavedModel = Annotated[Path | None, typer.Argument(help="Safetensors file, or folder of a run.")]
 OfBenchmark = Annotated[
@@ -56,7 +58,9 @@ def evaluate(
     original: Original = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option(help=f"Question: {', '.join(QUESTIONS)}. Repeatable. Default: {' and '.join(QUESTIONS[:2])}."),
+        typer.Option(
+            help="Question: membership, reference, probe, relearn. Repeatable. Default: membership and reference."
+        ),
     ] = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -69,6 +73,7 @@ def evaluate(
       unweave evaluate runs/17 --original ckpt --ask membership --ask relearn
       unweave evaluate model.safetensors --benchmark digits --retrain 2
     """
+    from unweave.evaluation import QUESTIONS
     from unweave.lab.audit import examine, load_subject
 
     _tidy(model)

@@ -10,8 +10,6 @@ import typer
 
 from unweave.cli.app import app, out_console
 from unweave.errors import RunError, UsageError
-from unweave.requests import SCHEMA, Request, schema_of
-from unweave.storage import read_json, write_whole
 
 
 @app.command()
@@ -30,6 +28,9 @@ def init(
       unweave init --model ckpt --train train.parquet
       unweave init --model ckpt --train train.parquet --out requests/17.yaml
     """
+    from unweave.requests import SCHEMA, Request, schema_of
+    from unweave.storage import write_whole
+
     if out.exists():
         raise UsageError(f"{out} exists already. Choose another --out, or remove it.")
     schema = out.parent / SCHEMA
@@ -51,5 +52,8 @@ def init(
 
 
 def _is_ours(schema: Path) -> bool:
+    from unweave.requests import Request, schema_of
+    from unweave.storage import read_json
+
     content = read_json(schema)
     return isinstance(content, dict) and content.get("title") == schema_of(Request)["title"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from unweave.cli.app import app, listing, out_console
 from unweave.cli.options import AsJson
-from unweave.lab.benchmarks import BENCHMARKS, MethodSettings, find_benchmark
-from unweave.methods import all_methods, find_method
+
+if TYPE_CHECKING:
+    from unweave.lab.benchmarks import MethodSettings
 
 
 @app.command()
@@ -20,6 +21,8 @@ def methods(
     as_json: AsJson = False,
 ) -> None:
     """List the methods, or show the settings of one."""
+    from unweave.methods import all_methods, find_method
+
     chosen = [find_method(name)] if name else list(all_methods().values())
     if as_json:
         content = [
@@ -67,6 +70,8 @@ def benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """List the benchmarks, or show the recipe and settings of one."""
+    from unweave.lab.benchmarks import BENCHMARKS, find_benchmark
+
     if name is None:
         if as_json:
             typer.echo(json.dumps([{"name": entry.name, "summary": entry.summary} for entry in BENCHMARKS.values()]))

@@ -7,21 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.record import NAME, PROOFS_FILE, require_record
-from unweave.storage import read_json
-
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="Record, or folder of a run.")]
 Records = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Records or folders of runs, oldest first.")]
 ProofsFile = Annotated[
-    Path | None, typer.Option("--proofs", help=f"Private file {PROOFS_FILE}. Default: the one beside the record.")
+    Path | None, typer.Option("--proofs", help="Private file of the request's proofs. Default: beside the record.")
 ]
 
 
 def file_of(path: Path) -> Path:
     """Return the record of a run's folder, or the record itself."""
+    from unweave.record import NAME
+
     return path / NAME if path.is_dir() else path
 
 
 def read_any(path: Path) -> dict[str, Any]:
     """Read a record without checking its hash. `verify` and `show` report a changed one themselves."""
+    from unweave.record import require_record
+    from unweave.storage import read_json
+
     return require_record(read_json(file_of(path)), str(file_of(path)))

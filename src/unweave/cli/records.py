@@ -13,22 +13,6 @@ from unweave.cli.options import AsJson
 from unweave.cli.record_options import ProofsFile, RecordFile, Records, file_of, read_any
 from unweave.cli.verifying import PublicKey, verify
 from unweave.errors import RunError, UsageError, on_one_line
-from unweave.lab.report import drift_rows, write_record_page
-from unweave.record import (
-    PROOFS_FILE,
-    check_sample,
-    describe,
-    describe_drift,
-    digest_of_file,
-    generate,
-    load_public,
-    name_of,
-    prove,
-    read_proof,
-    read_proofs,
-    read_record,
-)
-from unweave.storage import write_whole
 
 record_app = typer.Typer(
     help="Show and check deletion records, and prove that a sample was in one.",
@@ -46,6 +30,8 @@ def keygen(
     ],
 ) -> None:
     """Make a pair of keys to sign records. Keep the private file secret, and give the public file to verifiers."""
+    from unweave.record import generate
+
     public = generate(out)
     out_console.print(f"Private key: {out}\nPublic key:  {public}", highlight=False, markup=False, soft_wrap=True)
 
@@ -56,6 +42,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print records as text. For a chain, also print how accuracy on kept data drifted."""
+    from unweave.lab.report import drift_rows
+    from unweave.record import describe, describe_drift
+
     records = [read_any(path) for path in files]
     rows = drift_rows(records)
     if as_json:
@@ -73,6 +62,8 @@ def page(
     out: Annotated[Path, typer.Option(help="HTML file to write.")],
 ) -> None:
     """Write records as one HTML page. For a chain, also show how accuracy on kept data drifted."""
+    from unweave.lab.report import write_record_page
+
     if out.exists():
         raise UsageError(f"{out} already exists. Choose another --out.")
     write_record_page(out, [read_any(path) for path in files])
@@ -90,6 +81,9 @@ def prove_sample(
     proofs: ProofsFile = None,
 ) -> None:
     """Write the proof that a sample was in a request. It reveals nothing about other samples."""
+    from unweave.record import PROOFS_FILE, prove, read_proofs, read_record
+    from unweave.storage import write_whole
+
     record = read_record(file_of(file))
     if out.exists():
         raise UsageError(f"{out} already exists. Choose another --out.")
@@ -111,6 +105,8 @@ def check_sample_of(
     ] = False,
 ) -> None:
     """Check that your sample was in a request. The exit code is 1 if it was not, or if the record cannot be trusted."""
+    from unweave.record import check_sample, digest_of_file, load_public, read_proof
+
     if public_key and unsigned:
         raise UsageError("--public-key needs a signature, and --unsigned does without one. Give only one of them.")
     key = load_public(public_key) if public_key else None
@@ -132,6 +128,8 @@ def _trust(record: dict[str, Any], key: bytes | None) -> str:
     """Return the words that an answer begins with if nobody is known to vouch for the record."""
     if record.get("signature") is None:
         return "Unsigned, so anyone may have written this record: "
+    from unweave.record import name_of
+
     if key is None:
         signer = name_of(record["signature"]["public_key"])
         return f"Signed by the key {signer}, but without --public-key nobody checked whose key that is: "

@@ -11,8 +11,6 @@ import typer
 from unweave.cli.app import app, err_console, out_console
 from unweave.cli.options import AsJson
 from unweave.errors import UsageError
-from unweave.lab.report import compare, grid_table, grids, read_results, write_report
-from unweave.storage import PAGE, RUN, VERDICT
 
 STUDY = "study.json"
 WIDEST = 10_000  # terminal columns, to measure a table without a limit
@@ -33,6 +31,9 @@ def report(
       unweave report study
       unweave report study --against-paper
     """
+    from unweave.lab.report import write_report
+    from unweave.storage import RUN
+
     if (folder / RUN).is_file() and not (folder / STUDY).exists():
         _show_run(folder, as_json=as_json)
         return
@@ -48,6 +49,8 @@ def report(
 
 def _show_run(folder: Path, *, as_json: bool) -> None:
     """Print the verdict of a single run, whose folder has its page already."""
+    from unweave.storage import PAGE, VERDICT
+
     page, verdict = folder / PAGE, folder / VERDICT
     for file in (page, verdict):
         if not file.is_file():
@@ -71,6 +74,8 @@ def compare_studies(
 
     The studies may forget one class each, for example.
     """
+    from unweave.lab.report import compare, grid_table, grids, read_results
+
     studies = [read_results(folder) for folder in folders]
     found = compare(studies, baseline=baseline, variants=variants)
     tables = grids(found)

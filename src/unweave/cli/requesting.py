@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from unweave.api import Result
 from unweave.cli.app import app, err_console, out_console, say, stop
 from unweave.cli.options import AsJson
-from unweave.cli.progress_lines import ProgressLines
 from unweave.cli.request_flags import takes_request
 from unweave.cli.run_options import Resume
 from unweave.errors import UsageError
-from unweave.record import NAME
-from unweave.requests import RESOLVED, Request, is_finished, record_later
-from unweave.runs import unfinished
-from unweave.storage import MODEL, PAGE, VERDICT, WEIGHTS, write_whole
+from unweave.requests import Request
+
+if TYPE_CHECKING:
+    from unweave.api import Result
 
 PageFile = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Page to write, with small pictures.")]
 RowsFile = Annotated[
@@ -45,6 +43,10 @@ def unlearn(request: Request, resume: Resume = False, as_json: AsJson = False) -
     """
     if request.out is None:
         raise UsageError("The request has no out. Give the folder to write as --out, or as a key of the file.")
+    from unweave.cli.progress_lines import ProgressLines
+    from unweave.requests import is_finished, record_later
+    from unweave.runs import unfinished
+
     out = Path(request.out)
     if resume and is_finished(request):
         record_later(request)
@@ -82,6 +84,8 @@ def inspect(request: Request, page: PageFile = None, rows: RowsFile = None, as_j
     if page is not None:
         found.write_page(page)
     if rows is not None and found.rows:
+        from unweave.storage import write_whole
+
         write_whole(rows, "".join(f"{row}\n" for row in found.rows).encode(), private=True)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
@@ -111,6 +115,8 @@ def _before_and_after(result: Result) -> Table:
 
 
 def _show_finished(out: Path, *, as_json: bool) -> None:
+    from unweave.storage import VERDICT
+
     say(f"The run at {out} is finished: nothing is left to do.")
     if as_json:
         typer.echo(json.dumps({**json.loads((out / "scores.json").read_text()), "out": str(out)}))
@@ -121,6 +127,10 @@ def _show_finished(out: Path, *, as_json: bool) -> None:
 
 def _show_paths(out: Path) -> None:
     """Print what was written, each with its path."""
+    from unweave.record import NAME
+    from unweave.requests import RESOLVED
+    from unweave.storage import MODEL, PAGE, WEIGHTS
+
     kinds = {MODEL: "Model", WEIGHTS: "Weights", PAGE: "Page", NAME: "Record", RESOLVED: "Request"}
     err_console.print()
     for name, kind in kinds.items():

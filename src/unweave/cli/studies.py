@@ -1,17 +1,14 @@
-"""`unweave study` and `unweave studies`: many runs in one folder."""
+"""`unweave study` and `unweave studies`: many runs in one folder. The work is imported when it begins."""
 
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from unweave.cli.app import app, err_console, listing, out_console, say, stop
+from unweave.cli.app import app, listing, out_console
 from unweave.cli.options import (
     AsJson,
     BenchmarkName,
@@ -25,27 +22,6 @@ from unweave.cli.options import (
     Track,
     Tuned,
     Workers,
-    chosen_options,
-    pairs,
-    words,
-)
-from unweave.errors import RunError, UsageError, on_one_line
-from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
-from unweave.lab.report import Group, Results, accuracy_table, label
-from unweave.lab.study import (
-    PRESETS,
-    Cell,
-    CellProgress,
-    Store,
-    describe_preset,
-    each_once,
-    find_presets,
-    no_profile,
-    plan,
-    preset_cells,
-    profile_of,
-    run_study,
-    run_workers,
 )
 
 NamedStudy = Annotated[
@@ -125,134 +101,17 @@ def study(
       unweave study digits alpha --seeds 3 --workers 2 --out study
       unweave study request.yaml --methods original,ft,ga --out study
     """
-    source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small), tuned=tuned)
-    if tuned is not None:
-        _require_profile(tuned, profiles)
-    own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
-    every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
-    cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
-    common: dict[str, Any] = {
-        "device": device,
-        "precision": precision,
-        "compile": compile_,
-        "presets": presets,
-        "keep": keep_models,
-        "time_limit": time_limit,
-        "track": words(track),
-        "originals": originals,
-        "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
-    }
-    _show(_run(source, cells, out, workers=workers, cluster=cluster, **common), cells, as_json=as_json)
+    asked = dict(locals())
+    from unweave.cli.study_run import study_of
 
-
-def _run(
-    source: Callable[[], Benchmark],
-    cells: list[Cell],
-    out: Path,
-    *,
-    workers: int,
-    cluster: str | None,
-    **common: Any,
-) -> Store:
-    """Run the cells in this process, in several, or on a cluster."""
-    try:
-        if workers > 1 or cluster is not None:
-            return run_workers(source, cells, out, workers=workers, cluster=cluster, **common)
-        return run_study(source(), cells, out, **common)
-    except KeyboardInterrupt:
-        stop("Stopped. Finished work is kept. Run the same command to resume.")
-
-
-def _with_recipe(benchmark: Benchmark, cells: list[Cell]) -> list[Cell]:
-    """Return the cells that can run: without a training recipe nothing is retrained."""
-    if benchmark.retrains or all(cell.method != "retrain" for cell in cells):
-        return cells
-    say(f"{benchmark.name} has no training recipe, so nothing is retrained or compared with retrained models.")
-    return [cell for cell in cells if cell.method != "retrain"]
-
-
-def _require_profile(tuned: Path, profiles: str) -> None:
-    """Raise if no profile asked for uses the folder of tuned settings."""
-    if (profile := profile_of_folder(tuned)) not in words(profiles):
-        raise UsageError(
-            f"{tuned} has settings of the profile {profile}, but the profiles asked for are "
-            f"{profiles or 'the first of each method'}. Add --profiles {profile}, or leave --tuned out."
-        )
-
-
-def _axes(texts: list[str]) -> dict[str, list[str]]:
-    """Return the values to try for each setting. If a setting is given twice, all its values count."""
-    axes: dict[str, list[str]] = {}
-    for text in texts:
-        for key, values in pairs([text]).items():
-            axes.setdefault(key, []).extend(value.strip() for value in values.split(","))
-    return axes
-
-
-def _asked_for(
-    benchmark: Benchmark,
-    *,
-    named: str | None,
-    methods: str | None,
-    own: dict[str, Any],
-    every: dict[str, Any],
-) -> tuple[list[Cell], dict[str, Any]]:
-    """Return the cells that the command asks for, and descriptions of its named studies.
-
-    ``own`` holds what a named study sets itself. ``every`` applies to named studies, too.
-    """
-    of_own = methods is not None or own["grid"] or own["adjacency"] != ["classes"]
-    if named is None and of_own:
-        cells = plan(words("all" if methods is None else methods), benchmark=benchmark, **own, **every)
-        return _with_recipe(benchmark, cells), {}
-    named = named or "comparison"
-    if of_own:
-        raise UsageError(f"The study {named!r} sets its own cells. Leave --methods, --grid and --adjacency out.")
-    cells = []
-    presets = {}
-    for preset in find_presets(named):
-        found = preset_cells(preset, benchmark, **every)
-        presets[preset.name] = describe_preset(preset, found)
-        cells += found
-    for profile in every["profiles"]:
-        if not any(profile_of(cell) == profile for cell in cells):
-            raise no_profile(profile)
-    return _with_recipe(benchmark, each_once(cells)), presets
-
-
-def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
-    """Print the table, the failed cells, and how many cells are left."""
-    groups = {cell: Group(cell.method, profile_of(cell), cell.variant) for cell in cells}
-    rows: dict[str, list[Any]] = {}
-    for cell, group in groups.items():
-        if store.is_done(cell):
-            rows.setdefault(label(group, groups.values()), []).append(store.scores_of(cell.name))
-    done, failed = sum(map(store.is_done, cells)), store.failures(cells)
-    if as_json:
-        content = {"out": str(store.folder), "table": str(store.table), "cells": len(cells), "done": done}
-        typer.echo(json.dumps({**content, "failed": failed}))
-    elif rows:
-        out_console.print(accuracy_table(rows))
-        if caution := Results(folder=store.folder, about=store.about()).caution:
-            out_console.print(caution, highlight=False, markup=False)
-        next_one = shlex.join(["unweave", "report", str(store.folder)])
-        words = f"\nTable: {store.table}\nTables, figures and a page: {next_one}"
-        out_console.print(words, highlight=False, markup=False, soft_wrap=True)
-    for failure in failed:
-        name = label(Group(failure["method"], failure["profile"], failure["variant"]), groups.values())
-        words = on_one_line(f"failed: {name} seed {failure['seed']}: {failure['error']}")
-        err_console.print(words, markup=False, soft_wrap=True)
-    compare = store.not_compared(cells)
-    if compare or any(not store.is_done(cell) and not store.has_failed(cell) for cell in cells):
-        rest = f", {len(compare)} of them not compared with the retrained models yet" if compare else ""
-        say(f"{done} of {len(cells)} cells are done{rest}. Run the same command to continue.")
-    if failed:
-        raise RunError(f"{len(failed)} of {len(cells)} cells failed. The others are in {store.table}.")
+    study_of(**asked)
 
 
 @app.command()
 def studies(as_json: AsJson = False) -> None:
     """List the named studies."""
+    from unweave.lab.study import PRESETS
+
     if as_json:
         typer.echo(json.dumps([{"name": preset.name, "summary": preset.summary} for preset in PRESETS.values()]))
         return

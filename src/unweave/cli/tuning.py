@@ -6,7 +6,7 @@ import json
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -27,11 +27,17 @@ from unweave.cli.options import (
     chosen_options,
     words,
 )
-from unweave.data import SUBSETS
-from unweave.lab.benchmarks import find_benchmark, profile_of_goal
-from unweave.lab.study import REFERENCES, in_words
-from unweave.lab.tuning import SEED, Tuning, tuned_methods
-from unweave.lab.tuning import tune as run_tuning
+
+if TYPE_CHECKING:
+    from unweave.lab.tuning import Tuning
+
+TuningSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Seed of the held-out data, of training and of the search. Default: one that no results are reported for.",
+    ),
+]
 
 
 @app.command()
@@ -43,7 +49,7 @@ def tune(
     goal: Annotated[
         str, typer.Option(help="Goal: erase (forget, and keep the rest) or retrain (behave like a retrained model).")
     ] = "erase",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out data, of training and of the search.")] = SEED,
+    seed: TuningSeed = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds that judge each trial. The mean counts.")] = 1,
     workers: Workers = 1,
     cluster: Cluster = None,
@@ -68,7 +74,11 @@ def tune(
       unweave tune digits --methods ga --trials 20 --out tuning
       unweave tune request.yaml --methods ga --out tuning
     """
+    from unweave.lab.benchmarks import find_benchmark
+    from unweave.lab.tuning import tune as run_tuning
+
     how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
+    how |= {} if seed is None else {"seed": seed}
     try:
         done = run_tuning(
             partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small)),
@@ -76,7 +86,6 @@ def tune(
             methods=words(methods),
             trials=trials,
             goal=goal,
-            seed=seed,
             seeds=seeds,
             workers=workers,
             cluster=cluster,
@@ -123,6 +132,10 @@ def _show(
 
 def _use(benchmark: str, methods: list[str], *, goal: str, out: Path, more: list[str], data: str | None) -> str:
     """Return the command that runs the tuned methods and the references."""
+    from unweave.lab.benchmarks import profile_of_goal
+    from unweave.lab.study import REFERENCES
+    from unweave.lab.tuning import tuned_methods
+
     every = set(methods) >= set(tuned_methods(["all"]))
     given = [*(["--data", data] if data else []), *more]
     given += [] if every else ["--methods", ",".join([*REFERENCES, *methods])]
@@ -132,6 +145,9 @@ def _use(benchmark: str, methods: list[str], *, goal: str, out: Path, more: list
 
 def _table(best: dict[str, Any]) -> Table:
     """Return a table of every method's score and of the cost of its trials. It fits 80 columns."""
+    from unweave.data import SUBSETS
+    from unweave.lab.study import in_words
+
     table = Table(
         box=SIMPLE_HEAD,
         show_edge=False,

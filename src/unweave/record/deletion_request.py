@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from torch import nn
-
-from unweave.data import Partition
 from unweave.errors import UsageError, as_path, require_type, require_words, short
-from unweave.record import signing
-from unweave.record.forget_set import Content, ForgetSet
-from unweave.record.forgotten import refuse_forgotten
-from unweave.record.sealing import read_record
-from unweave.storage import fingerprint
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from unweave.data import Partition
+
+Content: TypeAlias = Callable[[int], bytes]
 TEXT_LENGTH = 100_000
 
 
@@ -91,6 +89,12 @@ class DeletionRequest:
         Raises:
             UsageError: There is nothing to forget, the key cannot be read, or the record before does not fit.
         """
+        from unweave.record import signing
+        from unweave.record.forget_set import ForgetSet
+        from unweave.record.forgotten import refuse_forgotten
+        from unweave.record.sealing import read_record
+        from unweave.storage import fingerprint
+
         if len(split.forget) == 0:
             raise UsageError("The split has no forget samples, but a request needs at least one.")
         if self.key is not None:

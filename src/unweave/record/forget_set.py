@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,10 @@ from torch import Tensor
 from unweave.data import Partition
 from unweave.errors import UsageError
 from unweave.record import merkle
+from unweave.record.deletion_request import Content
 from unweave.runtime import own_random_numbers, seed_host
 from unweave.storage import fingerprint, sha256
 
-Content = Callable[[int], bytes]
 SALT_BYTES = 32
 
 

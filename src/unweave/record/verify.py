@@ -11,7 +11,8 @@ from torch import Tensor
 from unweave.data import Partition
 from unweave.record import merkle, signing
 from unweave.record.checks import Check
-from unweave.record.forget_set import Content, ForgetSet, salted_split
+from unweave.record.deletion_request import Content
+from unweave.record.forget_set import ForgetSet, salted_split
 from unweave.record.proofs import unhex
 from unweave.record.schema import NAMES
 from unweave.record.sealing import content_hash, plain, signed_bytes

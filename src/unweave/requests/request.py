@@ -8,25 +8,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from unweave.api import Result, unlearn
-from unweave.engine import Callback
 from unweave.errors import UsageError, as_path, require_type
-from unweave.methods import Method, all_methods, find_method
 from unweave.record import DeletionRequest
-from unweave.requests.drafting import draft_request
-from unweave.requests.models import ModelSource
-from unweave.requests.own_models import has_name_of_function
 from unweave.requests.request_fields import option
-from unweave.requests.request_file import read_request
-from unweave.requests.request_inspection import RequestInspection, inspect_request
-from unweave.requests.request_run import load_rows, run_request
-from unweave.requests.resolving import Prepared, Rows, find, open_checkpoint, open_of_run
-from unweave.requests.run_files import FROM_RUN, request_file
+
+if TYPE_CHECKING:  # what needs torch is imported when it is used, because the help of commands is made from this class
+    from unweave.api import Result
+    from unweave.engine import Callback
+    from unweave.methods import Method
+    from unweave.requests.models import ModelSource
+    from unweave.requests.request_inspection import RequestInspection
+    from unweave.requests.resolving import Prepared, Rows
 
 WHAT = str | Sequence[int | str]
-DEFAULT = inspect.signature(unlearn).parameters["method"].default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +133,8 @@ class Request(DeletionRequest):
         >>> Request.load(file, seed=1).settings
         {'epochs': 2}
         """
+        from unweave.requests.request_file import read_request
+
         return cls(**{**read_request(as_path("path", path), cls), **changes})
 
     @classmethod
@@ -155,15 +153,20 @@ class Request(DeletionRequest):
         Raises:
             UsageError: The model or the data cannot be opened.
         """
+        from unweave.requests.drafting import draft_request
+
         return draft_request(model, train, weights=weights, home=Path(home), request=cls)
 
     def chosen(self) -> Method:
         """Return the method with its settings."""
+        from unweave.api import unlearn
+        from unweave.methods import all_methods, find_method
+
         require_type("settings", self.settings, Mapping, "names with values")
         for name in ("method", "goal", "profile"):
             require_type(name, getattr(self, name), (str, type(None)), "a name")
         names = [name for name, one in all_methods().items() if any(row["name"] == "goal" for row in one.describe())]
-        name = self.method or (names[0] if self.goal else DEFAULT)
+        name = self.method or (names[0] if self.goal else inspect.signature(unlearn).parameters["method"].default)
         if self.goal and name not in names:
             raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
         return find_method(name).configure(
@@ -174,6 +177,9 @@ class Request(DeletionRequest):
         """Return the request with the keys that the request of the run before fills in."""
         if self.after is None:
             return self
+        from unweave.requests.own_models import has_name_of_function
+        from unweave.requests.run_files import FROM_RUN, request_file
+
         before = type(self).load(request_file(Path(self.after)))
         if self.model is None and before.model is not None and has_name_of_function(before.model):
             raise UsageError(
@@ -185,6 +191,8 @@ class Request(DeletionRequest):
 
     def checkpoint(self) -> ModelSource:
         """Open the checkpoint, without its weights: that of the run before, if the request continues one."""
+        from unweave.requests.resolving import open_checkpoint, open_of_run
+
         if self.model is None:
             raise UsageError("The request has no model. Give it as --model, or as a key of the file.")
         if self.after is not None:
@@ -200,6 +208,8 @@ class Request(DeletionRequest):
         Raises:
             UsageError: Something is missing, or does not fit.
         """
+        from unweave.requests.resolving import find
+
         asked = self.completed()
         for name in ("model", "train", "forget"):
             if getattr(asked, name) is None:
@@ -222,6 +232,8 @@ class Request(DeletionRequest):
 
     def prepare(self) -> Prepared:
         """Load what the request names: the model, and the splits of its data."""
+        from unweave.requests.request_run import load_rows
+
         return load_rows(self, self.find())
 
     def inspect(self) -> RequestInspection:
@@ -230,6 +242,8 @@ class Request(DeletionRequest):
         Returns:
             What was found. It prints, and writes a page.
         """
+        from unweave.requests.request_inspection import inspect_request
+
         return inspect_request(self)
 
     def run(self, *, resume: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
@@ -246,6 +260,8 @@ class Request(DeletionRequest):
             UsageError: The request cannot be run. Nothing was written.
             RunError: The work failed.
         """
+        from unweave.requests.request_run import run_request
+
         return run_request(self.completed(), resume=resume, callbacks=callbacks)
 
 

@@ -562,7 +562,7 @@ def test_a_folder_of_something_else_is_refused(tuned, tmp_path):
 
 
 def test_the_command_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.cli.tuning.find_benchmark", lambda name, **more: tiny())
+    monkeypatch.setattr("unweave.lab.benchmarks.find_benchmark", lambda name, **more: tiny())
     words = ["tune", "tiny", "--out", str(tmp_path / "t"), "--methods", "ga,ssd", "--trials", "2", "--device", "cpu"]
     stopped = CliRunner().invoke(app, [*words, "--time-limit", "0", "--json"])
     assert json.loads(stopped.stdout) == {
