@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 CUDA := cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime \
   nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx triton
 
-.PHONY: audit bench scaling demo test lint lock types check-tests published torture fuzz package picture gallery clean
+.PHONY: audit bench scaling demo test lint lock types check-tests published torture fuzz package picture gallery docs site \
+  notebooks reference clean
 
 demo: $(READY)
 	$(RUN) -m unweave demo
@@ -31,6 +33,10 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra dev \
 	  --constraint constraints.txt --custom-compile-command 'make lock' --output-file requirements.txt \
 	  $(addprefix --no-emit-package ,pip torch $(CUDA)) pyproject.toml
+	$(RUN) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], \
+	  sep="\n")' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --constraint requirements.txt --constraint constraints.txt --custom-compile-command 'make lock' \
+	  --output-file requirements-docs.txt -
 
 lint: $(READY)
 	$(RUN) -m ruff check .
@@ -85,5 +91,24 @@ picture: demo
 gallery: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) tools/gallery.py
 
+# The documentation site in site/, with every tutorial run again: some minutes. `make site` takes their committed outputs.
+docs: reference notebooks site
+
+site: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+# Executes the tutorials in docs/tutorials, one after the other, and writes their outputs into them.
+notebooks: $(DOCS)
+	OMP_NUM_THREADS=2 $(RUN) tools/notebooks.py
+
+# Pages of docs/reference that are made from the code. A test compares them with it.
+reference: $(READY)
+	$(RUN) tools/reference.py
+
+# What only the site needs is installed when it is built for the first time; `make test` does not wait for it.
+$(DOCS): $(READY) requirements-docs.txt
+	$(INSTALL) --no-deps --require-hashes --requirement requirements-docs.txt
+	touch $(DOCS)
+
 clean:
-	rm -rf $(VENV) dist unweave-demo study docs/gallery/*/
+	rm -rf $(VENV) dist site unweave-demo study docs/gallery/*/

@@ -120,14 +120,25 @@ def test_a_release_is_the_same_from_another_place_at_another_time(tmp_path):
 
 
 def test_every_installed_file_has_a_hash_but_torch():
-    pinned = re.findall(r"^([\w.-]+)==\S+", (ROOT / "requirements.txt").read_text(), flags=re.M)
-    entries = re.split(r"^(?=[\w.-]+==)", (ROOT / "requirements.txt").read_text(), flags=re.M)[1:]
-    assert len(pinned) == len(entries) > 100
+    found = "".join((ROOT / name).read_text() for name in ("requirements.txt", "requirements-docs.txt"))
+    pinned = re.findall(r"^([\w.-]+)==\S+", found, flags=re.M)
+    entries = re.split(r"^(?=[\w.-]+==)", found, flags=re.M)[1:]
+    assert len(pinned) == len(entries) > 150
     assert all("--hash=sha256:" in entry for entry in entries)
     direct = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), flags=re.M)
-    found = (ROOT / "requirements.txt").read_text()
     for name, version in direct:
         assert (f"\n{name.replace('_', '-')}=={version} " in found) is (name != "torch"), name
+
+
+def test_both_requirements_files_have_the_same_versions():
+    """They are installed into one environment, one after the other."""
+    one, other = (
+        dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / name).read_text(), flags=re.M))
+        for name in ("requirements.txt", "requirements-docs.txt")
+    )
+    assert {name: one[name] for name in one.keys() & other.keys()} == {
+        name: other[name] for name in one.keys() & other.keys()
+    }
 
 
 def test_wheel_and_sdist_carry_what_they_must(tmp_path):

@@ -8,7 +8,8 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/gallery/*.md"), *ROOT.glob("tools/*.md")])
+DOCS = [page for page in ROOT.glob("docs/**/*.md") if page.parent.parent.name != "gallery"]
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS, *ROOT.glob("tools/*.md")])
 pytestmark = pytest.mark.skipif(not (ROOT / "results").exists(), reason="a source distribution holds no results")
 
 
