@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -73,3 +75,14 @@ def test_images_that_cannot_be_read_are_counted_and_left_out_on_demand(home, tmp
     assert split.forget.tolist() == [3, 6]
     assert {0, 4, 5}.isdisjoint({*split.adjacent.tolist(), *split.remote.tolist()})
     assert len(split.adjacent) + len(split.remote) == 19
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have names")
+def test_a_pipe_among_the_images_is_not_waited_for(tmp_path, home):
+    for colour in COLOURS:
+        (tmp_path / "classes" / colour).mkdir(parents=True)
+        os.mkfifo(tmp_path / "classes" / colour / "00.png")
+    (tmp_path / "names.txt").write_text("red/00.png\n")
+    wanted = request(home, "classes", train=str(tmp_path / "classes"), forget=str(tmp_path / "names.txt"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        wanted.run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.helpers.own_files import sentences, write_table
@@ -60,3 +62,13 @@ def test_files_of_several_formats_are_refused(tmp_path):
     write_table(tmp_path / "b.jsonl", sentences(3))
     with pytest.raises(UsageError, match=r"holds files of several formats \(csv, json\)"):
         open_data(str(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have names")
+def test_pipes_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.parquet")
+    with pytest.raises(UsageError, match="cannot be read: it is not a regular file"):
+        open_data(str(tmp_path / "train.parquet"))
+    (tmp_path / "lost.csv").symlink_to(tmp_path / "nowhere.csv")
+    with pytest.raises(UsageError, match="cannot be read as csv: "):
+        open_data(str(tmp_path / "l*.csv"))

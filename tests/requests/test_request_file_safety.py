@@ -6,6 +6,21 @@ from unweave import Request, UsageError
 
 
 def test_a_request_that_is_nested_too_deeply_ends_in_a_sentence(tmp_path):
-    (tmp_path / "request.yaml").write_text("model: " + "[" * 5000)
+    (tmp_path / "request.yaml").write_text("model: " + "[" * 5000 + "]" * 5000)
     with pytest.raises(UsageError, match="nested too deeply"):
+        Request.load(tmp_path / "request.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model: a\nmodel: b\n", "has the key 'model' twice. Keep one"),
+        ("settings: {epochs: 1, epochs: 2}\n", "has the key 'epochs' twice. Keep one"),
+        ("model: &m ckpt\ntrain: *m\n", "has the alias [*]m. Write the value where it is used"),
+        ("model: &a [1, 1]\ntrain: &b [*a, *a]\nforget: [*b, *b]\n", "has the alias"),
+    ],
+)
+def test_what_a_request_could_say_in_two_ways_is_refused(tmp_path, text, words):
+    (tmp_path / "request.yaml").write_text(text)
+    with pytest.raises(UsageError, match=words):
         Request.load(tmp_path / "request.yaml")

@@ -22,7 +22,7 @@ from unweave.record import read_record
 from unweave.requests import is_finished
 
 QUICK = {"method": "ga", "settings": {"learning_rate": 1e-3, "epochs": 1}, "no_guard": True, "device": "cpu"}
-PRIVATE = ("request.yaml", "split.json", "test-split.json")
+PRIVATE = ("request.yaml", "split.json", "test-split.json", "run.json")
 
 
 @pytest.fixture(scope="module")

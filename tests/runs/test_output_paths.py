@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,9 @@ def test_the_next_run_removes_the_checkpoints_of_one_that_was_killed_at_its_end(
     assert list((killed / "checkpoints").iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["run", "digits", "--small", "--method", "ga", "--out"], ["evaluate"], ["audit"]])
+@pytest.mark.parametrize(
+    "words", [["run", "digits", "--small", "--method", "ga", "--out"], ["evaluate"], ["audit"], ["record", "show"]]
+)
 def test_the_next_command_removes_the_original_too(killed, shell, words):
     done = shell(*words, killed)
     assert done.code == 2
@@ -99,3 +102,12 @@ def test_checkpoints_behind_a_link_are_not_removed(killed, tmp_path):
     before = sorted(outside.iterdir())
     tidy(killed)
     assert sorted(outside.iterdir()) == before
+
+
+def test_the_hash_of_the_split_is_for_the_owner_only(model, split, tmp_path):
+    """With the data, the forgotten samples could be found from it by trying."""
+    with pytest.raises(Stopped):
+        unlearn(model, split, "ga", out=tmp_path / "run", callbacks=[StopWhen(lambda: True)], **QUICK)
+    assert stat.S_IMODE((unfinished(tmp_path / "run") / "run.json").stat().st_mode) == 0o600
+    unlearn(model, split, "ga", out=tmp_path / "run", resume=True, **QUICK)
+    assert stat.S_IMODE((tmp_path / "run" / "run.json").stat().st_mode) == 0o600

@@ -15,10 +15,15 @@ ProofsFile = Annotated[
 
 
 def file_of(path: Path) -> Path:
-    """Return the record of a run's folder, or the record itself."""
+    """Return the record of a run's folder, or the record itself. A folder is tidied if its process was killed."""
     from unweave.record import NAME
 
-    return path / NAME if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    from unweave.runs import tidy
+
+    tidy(path, original=True)
+    return path / NAME
 
 
 def read_any(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
 from unweave.requests.spool import Spool
+from unweave.storage import require_plain
 
 AT_ONCE = 64  # images that are decoded together
 FIRST = 3  # of what is wrong, so many are shown
@@ -125,10 +126,16 @@ def read_image(value: Any, folder: Path, channels: int) -> Any:
         if isinstance(value, list):
             found = image.fromarray(np.asarray(value, dtype=np.uint8))
         else:
-            found = image.open(io.BytesIO(value) if isinstance(value, bytes) else folder / value)
+            found = image.open(io.BytesIO(value) if isinstance(value, bytes) else _plain_file(folder / value))
         return found.convert("L" if channels == 1 else "RGB")
     except (OSError, ValueError, TypeError, SyntaxError, image.DecompressionBombError):
         return None
+
+
+def _plain_file(path: Path) -> Path:
+    """Return a file that can be read to its end: opening a pipe would wait for somebody to write."""
+    require_plain(path)
+    return path
 
 
 def _named(value: Any) -> str:

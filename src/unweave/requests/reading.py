@@ -18,7 +18,7 @@ from typing import Any
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
-from unweave.storage import refuse_pickled
+from unweave.storage import refuse_pickled, require_plain
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -73,8 +73,12 @@ def _of_files(where: str, files: list[Path]) -> DataTable:
     kind = kinds.pop()
     tsv = dataset.CsvFileFormat(parse_options=_tabs()) if kind == "tsv" else None
     try:
+        for file in files:
+            require_plain(file)
         found = dataset.dataset([str(file) for file in files], format=tsv or kind)
         names = [(fragment.path, fragment.physical_schema.names) for fragment in found.get_fragments()]
+    except UsageError:
+        raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{where} cannot be read as {kind}: {_first_line(error)}") from error
     for file, columns in names[1:]:

@@ -21,7 +21,9 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
     try:
         if require_plain(path) > LARGEST:
             raise UsageError(f"{path} is larger than {LARGEST // 2**20} MB, which no request is.")
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_two_meanings(text, path)
+        content = yaml.safe_load(text)
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply for a request.") from None
     except yaml.YAMLError as error:
@@ -33,6 +35,23 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold keys with values, such as `model: CHECKPOINT`.")
     return _fields(content, path, request)
+
+
+def _refuse_two_meanings(text: str, path: Path) -> None:
+    """Refuse aliases, which grow without end, and keys that stand there twice, of which YAML drops one."""
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise UsageError(f"{path} has the alias *{event.anchor}. Write the value where it is used.")
+    nodes = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value]
+            if twice := next((key for place, key in enumerate(keys) if key in keys[:place]), None):
+                raise UsageError(f"{path} has the key {twice!r} twice. Keep one.")
+            nodes += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
 
 
 def _fields(content: dict[Any, Any], path: Path, request: type) -> dict[str, Any]:

@@ -146,7 +146,8 @@ class OutputFolder:
         return said if isinstance(said, str) else None
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
-        self._write(RUN, json.dumps(about, indent=2) + "\n")
+        # For its owner only: who knows the data could find the forgotten samples from the hash of the split by trying.
+        self._write(RUN, json.dumps(about, indent=2) + "\n", private=True)
 
     @property
     def begun(self) -> str:
