@@ -88,7 +88,7 @@ def test_the_tests_mirror_the_package():
         for folder in (ROOT / "tests").rglob("*")
         if any(folder.glob("*.py"))
     }
-    assert folders - rooms - {"helpers", "published", "bench", "site"} == set()
+    assert folders - rooms - {"helpers", "published", "bench", "docs"} == set()
 
 
 def test_no_test_module_imports_another():
