@@ -35,9 +35,8 @@ def execute(file: Path) -> float:
 def main(names: list[str]) -> None:
     """Execute the named tutorials, or all of them."""
     os.environ.setdefault("OMP_NUM_THREADS", "2")
-    os.environ["PYTHONWARNINGS"] = (
-        "ignore"  # progress bars and deprecations of other packages are no part of a tutorial
-    )
+    # Deprecations that other packages warn of are no part of a tutorial.
+    os.environ["PYTHONWARNINGS"] = "ignore"
     for file in sorted(TUTORIALS.glob("*.ipynb")):
         if not names or file.stem in names:
             print(f"{file.stem}: {execute(file):.0f} s")

@@ -82,9 +82,7 @@ def test_the_site_from_a_folder_in_a_browser(site, tmp_path):
         found = WebDriverWait(driver, 20).until(lambda _: browser.run(results))
         assert all(page.startswith(site.as_uri()) for page in found)
         backgrounds = set()
-        browser.develop(
-            "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
-        )
+        browser.develop("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
         for scheme in ("light", "dark"):
             browser.develop("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
             for page in ("index", "results", "reference/python", "reference/settings", "reference/command-line"):
