@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
+from contextlib import contextmanager
 
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
@@ -29,6 +32,15 @@ ARGUMENTS = [
 ]
 
 
+# What hangs over the right edge, outside of boxes that scroll and of what only a reader of the screen gets.
+TOO_WIDE = """const edge = document.documentElement.clientWidth + 1;
+    const scrolls = (e) => { const box = e.parentElement.closest(".scroll");
+        return box && getComputedStyle(box).overflowX !== "visible"; };
+    return [...document.querySelectorAll("body *")].filter((e) => e.getClientRects().length
+        && !e.closest(".unseen, .skip, svg") && e.getBoundingClientRect().right > edge && !scrolls(e))
+        .map((e) => `${e.tagName} ${e.className} ${e.textContent.slice(0, 40)}`)"""
+
+
 class Browser:
     """What these tests ask of a browser, in their words."""
 
@@ -48,6 +60,28 @@ class Browser:
     def log(self, kind):
         """Return and empty a log."""
         return self.driver.get_log(kind)
+
+    @contextmanager
+    def shown(self, page, *, width=1280, scheme="light"):
+        """Show a page in a window of this width, light or dark; then as before."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        try:
+            self.develop("Emulation.setDeviceMetricsOverride", **size)
+            self.develop("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            self.open(page)
+            yield self
+        finally:
+            self.develop("Emulation.clearDeviceMetricsOverride")
+            self.develop("Emulation.setEmulatedMedia", media="", features=[])
+
+    def sheets(self):
+        """Return the number of sheets that the page takes on paper."""
+        whole = base64.b64decode(self.develop("Page.printToPDF")["data"])
+        return len(re.findall(rb"/Type\s*/Page\b", whole))
+
+    def too_wide(self):
+        """Return what is wider than the window and cannot be scrolled to: its tag, class and text."""
+        return self.run(TOO_WIDE)
 
     def hover(self, x, y):
         actions = ActionBuilder(self.driver)
@@ -77,13 +111,21 @@ def start(profile):
     return Chrome(options=options, service=ChromeService(executable_path=DRIVER))
 
 
-@pytest.fixture(scope="module")
-def browser(study, tmp_path_factory):
-    """A browser that shows the page of the module's study."""
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory):
+    """One browser for all modules of a test process: to start one takes longer than most tests."""
     driver = start(tmp_path_factory.mktemp("profile"))
     try:
-        found = Browser(driver)
-        found.open(study / "report" / "index.html")
-        yield found
+        yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture(scope="module")
+def browser(study, driver):
+    """A browser that shows the page of the module's study."""
+    found = Browser(driver)
+    found.open(study / "report" / "index.html")
+    for kind in ("browser", "performance"):
+        found.log(kind)
+    return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unweave.cli.app import app, err_console, out_console
+from unweave.cli.app import app, err_console, out_console, say, stop
 from unweave.cli.options import AsJson
 from unweave.errors import UsageError
 
@@ -22,6 +23,12 @@ def report(
     against_paper: Annotated[
         bool, typer.Option("--against-paper", help="Show the paper's printed numbers beside ours.")
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Write the page again whenever the study has news, until Ctrl-C. It reloads itself."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     r"""Write tables, figures and one self-contained page of a study to DIR/report.
@@ -30,7 +37,11 @@ def report(
     Examples:
       unweave report study
       unweave report study --against-paper
+      unweave report study --watch
     """
+    if watch:
+        _watch(folder, against_paper=against_paper, as_json=as_json)
+        return
     from unweave.lab.report import write_report
     from unweave.storage import RUN
 
@@ -45,6 +56,21 @@ def report(
         return
     out_console.print(done.verdict, highlight=False, markup=False)
     out_console.print(f"\nPage: {done.page}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _watch(folder: Path, *, against_paper: bool, as_json: bool) -> None:
+    """Keep the page of a study up to date until Ctrl-C."""
+    from unweave.lab.report import watch_report
+    from unweave.storage import RUN
+
+    if as_json:
+        raise UsageError("--watch does not end, so it prints no JSON. Leave --json or --watch out.")
+    if (folder / RUN).is_file() and not (folder / STUDY).exists():
+        raise UsageError(f"{folder} is the folder of a finished run, and its page does not change. Leave --watch out.")
+    try:
+        watch_report(folder, against_paper=against_paper, say=say)
+    except KeyboardInterrupt:
+        stop(f"Stopped. `unweave report {shlex.quote(str(folder))}` writes the report with its figures.")
 
 
 def _show_run(folder: Path, *, as_json: bool) -> None:

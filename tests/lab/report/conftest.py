@@ -1,5 +1,5 @@
 """A browser for the tests of pages."""
 
-from tests.helpers.browser import browser
+from tests.helpers.browser import browser, driver
 
-__all__ = ["browser"]
+__all__ = ["browser", "driver"]

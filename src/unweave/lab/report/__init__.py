@@ -11,6 +11,7 @@ from unweave.lab.report.record_page import drift_rows, write_record_page
 from unweave.lab.report.results import Group, Results, label
 from unweave.lab.report.study_reader import read_results
 from unweave.lab.report.tables import accuracy_table, grid_table
+from unweave.lab.report.watching import watch_report
 from unweave.lab.report.write import Report, write_report
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "label",
     "loss_distributions",
     "read_results",
+    "watch_report",
     "write_comparison",
     "write_record_page",
     "write_report",

@@ -5,28 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unweave.data import RETAINED
 from unweave.lab.report.grids import Grid, group_marks, seeds_text
 from unweave.lab.report.headline import Headline
 from unweave.lab.report.looks import PAGE_MARKERS, Appearance, looks
+from unweave.lab.report.meanings import axis_of, meaning
 from unweave.lab.report.measures import ARROWS, Place, number, title, unit
 from unweave.lab.report.results import Group, Results
 
 POINTS = 160  # points of one logged series on the page; more could not be told apart
 ALL_POINTS = 120_000  # points of all series together, so that the page of a large study can still be mailed
+PLANES = (  # what the trade-off plane can show, what it shows first on top
+    ("answers", "probability"),
+    ("answers", "rouge"),
+    ("test", "accuracy"),
+    ("train", "accuracy"),
+    ("answers", "exact_memorisation"),
+    ("answers", "extraction_strength"),
+)
 
 
 def page_content(
-    results: Results, grids: Sequence[Grid], verdict: Headline, paper_notes: Sequence[str]
+    results: Results,
+    grids: Sequence[Grid],
+    verdict: Headline,
+    paper_notes: Sequence[str],
+    *,
+    live: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return everything that the page's script reads. It refers to groups and places by index."""
     groups = results.groups
-    shown = looks(sorted(groups, key=results.is_extra))  # variants last: they do not change how methods look
+    shown = looks(groups)
     places = sorted(results.places(), key=lambda place: place.metric == "samples")
     return {
         "benchmark": results.benchmark,
         "seeds": results.seeds,
         "groups": [_group(results, group, shown[group], verdict) for group in groups],
         "places": [_place(results, place) for place in places],
+        "planes": _planes(places),
         "values": [list(row) for row in zip(*(_values(results, groups, place) for place in places), strict=True)]
         or [[] for _ in groups],
         "grids": [_grid(grid, places) for grid in grids if any(column.place for column in grid.columns)],
@@ -35,6 +51,7 @@ def page_content(
         "stages": [_by_seed(_stages(results, group)) for group in groups],
         "paper_notes": list(paper_notes),
         "static": list(grids),
+        "live": live,
     }
 
 
@@ -48,15 +65,43 @@ def _group(results: Results, group: Group, look: Appearance, verdict: Headline) 
         "seeds": seeds_text(results, group),
         "failed": bool(results.failures_of(group)) and group not in results.values,
         "colour": "" if group.is_reference else look.colour,
-        "marker": {"*": "star", "h": "circle"}.get(look.marker) or PAGE_MARKERS[look.marker],
+        "hollow": look.hollow,
+        "marker": PAGE_MARKERS[look.marker],
         "turned": look.marker == "v",
+        **_standing(group, verdict),
     }
+
+
+def _standing(group: Group, verdict: Headline) -> dict[str, Any]:
+    """Return the verdict on a method, for the legend. References and variants have none."""
+    found = next((one for one in verdict.standings if one.group == group), None)
+    if found is None:
+        return {"verdict": "", "numbers": "", "rank": 99}
+    return {"verdict": found.words, "numbers": found.numbers, "rank": found.rank}
+
+
+def _planes(places: Sequence[Place]) -> list[dict[str, str]]:
+    """Return what the trade-off plane can show: the split and the metric, if forget and kept data have it."""
+    there = {(place.split, place.metric, place.subset) for place in places}
+    return [
+        {"split": split, "metric": metric, "title": title(metric), "words": _words(split, metric)}
+        for split, metric in PLANES
+        if (split, metric, "forget") in there and {(split, metric, name) for name in RETAINED} & there
+    ]
+
+
+def _words(split: str, metric: str) -> str:
+    return title(metric) if split == "answers" else f"{split} {title(metric)}"
 
 
 def _place(results: Results, place: Place) -> dict[str, Any]:
     better = results.direction(place)
+    low, high = axis_of(place.metric, unit(place.metric))
     return {
         **place._asdict(),
+        "meaning": meaning(place.metric),
+        "low": low,
+        "high": high,
         "title": title(place.metric),
         "unit": unit(place.metric),
         "better": better,

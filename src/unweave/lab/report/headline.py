@@ -1,52 +1,69 @@
-"""The verdict on a study in words, computed from its numbers.
+"""The verdict on a study in words, computed from its numbers: a headline, what to do, and points.
 
-A method *forgets* if it still recognises at most five percent of the forget samples. It *keeps* if its adjacent and
-remote accuracies are at most two points below the original's. It *collapses* if one of them is more than ten points
-below; in between, it pays. Test data count for this or, without any, training data. A method is compared with the
-original of the same seeds.
+`standings` judges every method once. Everything said here follows from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from unweave.lab.report.measures import SECONDS
 from unweave.lab.report.results import REFERENCES, Group, Results
+from unweave.lab.report.standings import Standing, standings, those
 from unweave.lab.report.verdict_numbers import (
-    COLLAPSE,
     FORGOTTEN,
-    KEPT,
     SAME,
-    hardly,
     is_paired,
-    judged,
-    left_by,
-    lost,
     order,
     percent,
-    price,
     recognised,
 )
-from unweave.lab.report.verdict_points import cost, failed, keeping, kept, losing, retraining, unpaired
+from unweave.lab.report.verdict_points import Points, cost, failed, grouped, kept, retraining, unpaired
+
+TUNE = "retrain, or choose its settings on your data (`unweave tune`)"
 
 
 @dataclass
 class Headline:
-    """A headline, and points with a name each."""
+    """The verdict on a study.
 
-    headline: str
-    points: list[tuple[str, str]] = field(default_factory=list)
-    winner: Group | None = None  # the method that the points describe
-    named: tuple[Group, ...] = ()  # the methods in the headline
+    Attributes:
+        title: The verdict in a few words.
+        rest: The numbers behind it.
+        advice: What to do.
+        points: Further points, with a name each.
+        winner: The method that the points describe.
+        named: The methods in the title and the rest.
+        standings: The verdict on each method, the best first.
+    """
+
+    title: str
+    rest: str = ""
+    advice: str = ""
+    points: Points = field(default_factory=list)
+    winner: Group | None = None
+    named: tuple[Group, ...] = ()
+    standings: Sequence[Standing] = ()
+
+    @property
+    def headline(self) -> str:
+        """Title and rest in one sentence."""
+        return f"{self.title}: {self.rest}" if self.rest else self.title
 
     def text(self) -> str:
         """Return everything as plain text."""
-        return "\n".join([self.headline, *(f"{name}: {words}" for name, words in self.points)])
+        advice = [f"What to do: {self.advice}"] if self.advice else []
+        return "\n".join([self.headline, *advice, *(f"{name}: {words}" for name, words in self.points)])
 
 
 def verdict(results: Results) -> Headline:
     """Return the verdict on a study."""
-    found = Headline(results.caution) if results.caution else _judge(results)
+    if results.caution:
+        title, _, rest = results.caution.partition(": ")
+        found = Headline(title, rest, "Run the study without --small.")
+    else:
+        found = _judge(results)
     found.points += failed(results)
     return found
 
@@ -58,7 +75,8 @@ def _judge(results: Results) -> Headline:
     original = results.reference("original")
     comparable = [group for group in methods if original and is_paired(results, group, original)]
     if not methods:
-        found = Headline("No unlearning method of this study has a result yet.")
+        advice = "Run the command of the study again. It resumes."
+        found = Headline("No unlearning method of this study has a result yet.", advice=advice)
     elif original is None or not comparable:
         found = _without_original(results, methods)
     else:
@@ -70,127 +88,122 @@ def _judge(results: Results) -> Headline:
 
 def _without_original(results: Results, methods: list[Group]) -> Headline:
     best = min(methods, key=lambda group: order(results, group))
-    headline = (
-        f"{results.label(best)} recognises the fewest forget samples ({percent(recognised(results, best))}); "
-        "its loss on data to keep is unknown, because the original model is not part of this study"
+    rest = (
+        f"{results.label(best)} recognises the fewest forget samples ({percent(recognised(results, best))}), but its "
+        "loss on data to keep is unknown, because the original model is not part of this study"
     )
-    headline += "." if results.reference("original") is None else " with a seed that the method has."
-    return Headline(headline, named=(best,))
+    rest += "." if results.reference("original") is None else " with a seed that the method has."
+    return Headline("No verdict", rest, "Add the method `original` to the study, with the same seeds.", named=(best,))
 
 
 def _against_original(results: Results, methods: list[Group], original: Group) -> Headline:
-    before = recognised(results, original)
+    found, before = standings(results, methods, original), recognised(results, original)
     if before is not None and before <= FORGOTTEN + SAME:  # by the report's own definition, the original forgets
-        words = f"The original does not recognise the forget data ({percent(before)}), so there is nothing to forget"
-        return Headline(f"{words} here.", losing(results, methods, original))
-    found = _race(_Race(results, methods, original))
-    others = [group for group in methods if group != found.winner]
-    if found.winner is not None:
-        found.points += kept(results, found.winner, original)
-    found.points += losing(results, others, original, forgetting=True) + keeping(results, others, original)
-    return found
+        rest = f"the original does not recognise the forget data ({percent(before)})."
+        advice = "Check which samples are to be forgotten, and whether the original was trained long enough."
+        ruined = those(found, lambda one: not one.keeps)
+        return Headline("There is nothing to forget here", rest, advice, grouped(results, ruined))
+    said = _race(_Race(results, found, original))
+    said.standings = found
+    if said.winner is not None:
+        said.points += kept(results, said.winner, original)
+    said.points += grouped(results, those(found, lambda one: one.group != said.winner))
+    return said
 
 
 @dataclass
 class _Race:
-    """The methods of a study: what each still recognises, and what it loses on data to keep."""
+    """The standings of a study, and what the headline says with them."""
 
     results: Results
-    methods: list[Group]
+    standings: Sequence[Standing]
     original: Group
-    left: dict[Group, float] = field(init=False)
-    loss: dict[Group, float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.left = left_by(self.results, self.methods)
-        self.loss = {group: lost(self.results, group, self.original) for group in self.methods}
-
-    @property
-    def forgetting(self) -> list[Group]:
-        """The methods that forget."""
-        return [group for group in self.methods if self.left[group] <= FORGOTTEN + SAME]
-
-    @property
-    def keeping(self) -> list[Group]:
-        """The methods that keep."""
-        return [group for group in self.methods if self.loss[group] <= KEPT + SAME]
 
     @property
     def alone(self) -> bool:
         """Whether there is only one method."""
-        return len(self.methods) == 1
+        return len(self.standings) == 1
 
     @property
     def before(self) -> str:
         """What the original recognises, in brackets."""
-        return f"(before: {percent(recognised(self.results, self.original))})"
+        return f"(before: {percent(self.standings[0].before)})"
 
-    def most_forgotten(self, groups: Iterable[Group]) -> Group | None:
-        """Return the method that forgets most."""
-        return min(groups, key=lambda group: order(self.results, group), default=None)
-
-    def cheapest(self, groups: Iterable[Group]) -> Group:
-        """Return the method that loses least."""
-        return min(groups, key=lambda group: self.loss[group])
-
-    def still(self, group: Group) -> str:
-        """Return the share of forget samples that a method still recognises."""
-        return percent(self.left[group])
+    def name(self, one: Standing) -> str:
+        """Return the name of a method in this study."""
+        return self.results.label(one.group)
 
 
 def _race(race: _Race) -> Headline:
     """Name the best method that forgets and keeps; else the cheapest that forgets, and the best that keeps."""
-    both = race.most_forgotten(group for group in race.forgetting if group in race.keeping)
-    keeper = race.most_forgotten(race.keeping)
+    forgetting, keeping = those(race.standings, lambda s: s.forgets), those(race.standings, lambda s: s.keeps)
+    keeper = _most_forgotten(keeping)
+    both = _most_forgotten(one for one in forgetting if one.keeps)
     if both:
         found = _forgets_and_keeps(race, both)
-    elif race.forgetting:
-        found = _forgets_at_a_price(race, race.cheapest(race.forgetting), keeper)
+    elif forgetting:
+        found = _forgets_at_a_price(race, _cheapest(forgetting), keeper)
     elif keeper:
         found = _keeps_only(race, keeper)
     else:
-        found = _does_neither(race, race.cheapest(race.methods))
-    before = recognised(race.results, race.original)
-    if found.winner is not None and hardly(race.left[found.winner], before):  # a method that hardly forgot is no winner
+        found = _does_neither(race, _cheapest(race.standings))
+    if any(one.group == found.winner and one.hardly for one in race.standings):  # who hardly forgot is no winner
         found.winner = None
     return found
 
 
-def _forgets_and_keeps(race: _Race, best: Group) -> Headline:
-    split = judged(race.results, best, race.original)[0].split
-    headline = (
-        f"{race.results.label(best)} forgets and keeps: {race.still(best)} of the forget samples are still recognised "
-        f"{race.before}, and {split} adjacent and remote accuracy lose at most 2 points against the original's on "
-        "average."
+def _most_forgotten(found: Iterable[Standing]) -> Standing | None:
+    return min(found, key=lambda one: one.order, default=None)
+
+
+def _cheapest(found: Iterable[Standing]) -> Standing:
+    return min(found, key=lambda one: one.loss)
+
+
+def _forgets_and_keeps(race: _Race, best: Standing) -> Headline:
+    name = race.name(best)
+    rest = (
+        f"{best.still} of the forget samples are still recognised {race.before}, and {best.worst.split} adjacent and "
+        "remote accuracy lose at most 2 points against the original's on average."
     )
-    return Headline(headline, winner=best, named=(best,))
+    advice = f"Use {name}."
+    if best.beyond:
+        rest += f" In {best.beyond} of {best.seeds} seeds one of them loses more."
+        advice = f"Use {name}, and measure the model that you get: seeds differ."
+    mine, theirs = race.results.mean(best.group, SECONDS), race.results.mean(race.results.reference("retrain"), SECONDS)
+    if mine and theirs and theirs < mine:
+        advice += " Or retrain: here that takes less time, and no trace of the forget data can remain."
+    return Headline(f"{name} forgets and keeps", rest, advice, winner=best.group, named=(best.group,))
 
 
-def _forgets_at_a_price(race: _Race, cheapest: Group, keeper: Group | None) -> Headline:
-    headline = (
-        f"{'' if race.alone else 'No method forgets and keeps: '}{race.results.label(cheapest)} forgets and loses "
-        f"{price(race.results, cheapest, race.original)}, with {race.still(cheapest)} of the forget samples still "
-        f"recognised {race.before}"
+def _forgets_at_a_price(race: _Race, cheapest: Standing, keeper: Standing | None) -> Headline:
+    name, ruins = race.name(cheapest), cheapest.keeping == "collapses"
+    still = f"with {cheapest.still} of the forget samples still recognised {race.before}"
+    title = f"{name} {cheapest.words}" if race.alone else "No method forgets and keeps"
+    rest = f"{'it' if race.alone else f'{name} forgets and'} loses {cheapest.price}, {still}"
+    rest += f"; {race.name(keeper)} keeps and still recognises {keeper.still}." if keeper else "."
+    advice = (
+        f"Use none of these as they are: {TUNE}." if ruins else f"Use {name} if you can bear this loss. If not, {TUNE}."
     )
-    headline += f"; {race.results.label(keeper)} keeps and still recognises {race.still(keeper)}." if keeper else "."
-    winner = cheapest if race.loss[cheapest] <= COLLAPSE + SAME else keeper
-    return Headline(headline, winner=winner, named=(cheapest, keeper) if keeper else (cheapest,))
+    best = keeper if ruins else cheapest
+    named = (cheapest.group, keeper.group) if keeper else (cheapest.group,)
+    return Headline(title, rest, advice, winner=best.group if best else None, named=named)
 
 
-def _keeps_only(race: _Race, keeper: Group) -> Headline:
-    name = race.results.label(keeper)
-    who = f"No method forgets: of those that keep, {name} comes nearest and"
+def _keeps_only(race: _Race, keeper: Standing) -> Headline:
+    name = race.name(keeper)
+    title, who = "No method forgets", f"of those that keep, {name} comes nearest and"
     if race.alone:
-        who = f"{name} keeps but does not forget: it"
-    headline = f"{who} still recognises {race.still(keeper)} of the forget samples {race.before}."
-    return Headline(headline, winner=keeper, named=(keeper,))
+        title, who = f"{name} keeps but does not forget", "it"
+    rest = f"{who} still recognises {keeper.still} of the forget samples {race.before}."
+    advice = f"Too much is still recognised: {TUNE}."
+    return Headline(title, rest, advice, winner=keeper.group, named=(keeper.group,))
 
 
-def _does_neither(race: _Race, gentlest: Group) -> Headline:
-    name = race.results.label(gentlest)
-    who = f"No method forgets, and none keeps: the gentlest, {name},"
+def _does_neither(race: _Race, gentlest: Standing) -> Headline:
+    name = race.name(gentlest)
+    title, who = "No method forgets, and none keeps", f"the gentlest, {name},"
     if race.alone:
-        who = f"{name} neither forgets nor keeps: it"
-    loses = price(race.results, gentlest, race.original)
-    headline = f"{who} loses {loses} and still recognises {race.still(gentlest)} of the forget samples {race.before}."
-    return Headline(headline, named=(gentlest,))
+        title, who = f"{name} neither forgets nor keeps", "it"
+    rest = f"{who} loses {gentlest.price} and still recognises {gentlest.still} of the forget samples {race.before}."
+    return Headline(title, rest, f"Use none of these: {TUNE}.", named=(gentlest.group,))

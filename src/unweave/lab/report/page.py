@@ -13,14 +13,38 @@ from pathlib import Path
 from typing import Any
 
 from unweave._version import __version__
-from unweave.lab.report.grids import LEGEND, MARKED, Grid, failure_grid
+from unweave.lab.report.grids import LEGEND, Grid, failure_grid
 from unweave.lab.report.headline import Headline
 from unweave.lab.report.results import Results
 from unweave.lab.report.sections import Section
 from unweave.lab.report.templates import render, resource
 
-SCRIPTS = ("base", "plane", "tables", "method", "dynamics", "start")
+DOTTED = "A blue dot and bold: the best method in its column. Underlined: the method nearest to retraining."
+SCRIPTS = ("base", "marks", "labels", "plane", "tables", "measure", "method", "dynamics", "live", "start")
 WARNINGS = ("Failed", "Collapsed")
+CONTENTS = {
+    "verdict": "What stands out",
+    "trade-off": "The trade-off",
+    "tables": "The numbers",
+    "compare": "One measure, every method",
+    "method": "One method, up close",
+    "studies": "The studies",
+    "paper": "Beside the paper",
+    "failed": "Failed",
+}
+DEFINITIONS = (
+    ("Forget data", "what the model is to forget."),
+    ("Adjacent data", "data to keep that resembles the forget data."),
+    ("Remote data", "all other data to keep."),
+    ("Recognised", "the model still gives the right answer to a sample."),
+    ("Forgets", "at most 5% of the forget samples are still recognised."),
+    (
+        "Keeps",
+        "adjacent and remote accuracy fall by at most 2 points on average, measured on test data or, without any, on "
+        "training data. A fall of 2 to 10 points is a price; more ruins the model.",
+    ),
+    ("Retrain", "a model trained from the start without the forget data: what forgetting would ideally give."),
+)
 
 
 def write_page(
@@ -45,10 +69,12 @@ def write_page(
         eyebrow=_eyebrow(results),
         setting=" · ".join(f"{name}: {text}" for name, text in results.notes.items()),
         verdict=verdict,
+        contents=_contents(studies, paper, results),
+        definitions=DEFINITIONS,
         warnings=WARNINGS,
         picture=_picture(picture),
         static=static,
-        legend=f"{LEGEND} {MARKED}" if marked else LEGEND,
+        legend=f"{LEGEND} {DOTTED}" if marked else LEGEND,
         studies=studies,
         paper=paper,
         failures=failure_grid(results) if results.failures else None,
@@ -71,6 +97,12 @@ def finite(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
+def _contents(studies: Sequence[Section], paper: list[Grid] | None, results: Results) -> list[tuple[str, str]]:
+    """Return the sections of the page. Its script hides what a study has no data for."""
+    there = {"studies": bool(studies), "paper": paper is not None, "failed": bool(results.failures)}
+    return [(name, words) for name, words in CONTENTS.items() if there.get(name, True)]
+
+
 def _eyebrow(results: Results) -> str:
     own = [group for group in results.groups if not group.is_reference]
     extra = sum(results.is_extra(group) for group in own)
@@ -90,10 +122,6 @@ def _picture(path: Path) -> str:
 def _footer(results: Results) -> list[str]:
     versions = " · ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     return [
-        "Forget: the data to unlearn. Adjacent: data to keep that resembles it. Remote: all other data to keep.",
-        "A method forgets if it still recognises at most 5% of the forget samples. It keeps if its mean adjacent and "
-        "remote test accuracies are at most 2 points below the original's, and collapses if one of them is more than "
-        "10 points below. (Without test data, training accuracy counts.)",
         f"Made by unweave {__version__} from the files of the study. {f'Runs: {versions}. ' if versions else ''}"
         "Charts: Chart.js (MIT licence).",
     ]

@@ -54,6 +54,7 @@ def environment() -> Environment:
     )
     made.policies["json.dumps_kwargs"] = JSON
     made.filters["unbroken"] = unbroken
+    made.filters["sentence"] = sentence
     made.globals["pairs"] = partial(zip, strict=True)
     return made
 
@@ -65,6 +66,16 @@ def unbroken(heading: str) -> str:
     'forget loss\xa0↑'
     """
     return re.sub(r" ([↓↑→])", "\u00a0\\1", heading)
+
+
+def sentence(text: str) -> str:
+    """Begin a text with a capital, unless it begins with a name: methods are called by their own names.
+
+    >>> sentence("it loses 2 points."), sentence("two-stage keeps.")
+    ('It loses 2 points.', 'two-stage keeps.')
+    """
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first in ("a", "it", "no", "not", "of", "the") else text
 
 
 def policy(style: str, *scripts: str) -> str:

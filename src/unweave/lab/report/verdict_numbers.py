@@ -23,16 +23,6 @@ def recognised(results: Results, group: Group) -> float | None:
     return results.mean(group, Place("test", "forget", "accuracy")) if train is None else train
 
 
-def left_by(results: Results, methods: Iterable[Group]) -> dict[Group, float]:
-    """Return the share of forget samples that each method still recognises."""
-    return {group: recognised(results, group) or 0.0 for group in methods}
-
-
-def lost(results: Results, group: Group, original: Group) -> float:
-    """Return the larger of the losses of adjacent and remote accuracy against the original."""
-    return max(0.0, *losses(results, group, original).values())
-
-
 def losses(results: Results, group: Group, original: Group) -> dict[Place, float]:
     """Return the mean loss of accuracy against the original at every place that counts."""
     pairs = {place: paired(results, group, original, place) for place in judged(results, group, original)}
@@ -68,11 +58,6 @@ def is_paired(results: Results, group: Group, original: Group) -> bool:
     return any(paired(results, group, original, place)[0] for place in KEPT_PLACES)
 
 
-def hardly(left: float, before: float | None) -> bool:
-    """Tell whether a method recognises over half of what the original does, and too much to count as forgotten."""
-    return left > max(FORGOTTEN, (before or 0.0) / 2) + SAME
-
-
 def distance(results: Results, group: Group, retrain: Group) -> float:
     """Return the mean absolute difference from the retrained model over the six accuracies."""
     pairs = [(results.mean(group, place), results.mean(retrain, place)) for place in ACCURACIES]
@@ -95,13 +80,6 @@ def percent(value: float | None) -> str:
 def points(value: float) -> str:
     """Return a difference of fractions as a person reads it."""
     return f"{100 * value:.1f} points"
-
-
-def price(results: Results, group: Group, original: Group) -> str:
-    """Say how much a method loses, at the place where it loses most."""
-    found = losses(results, group, original)
-    worst = max(found, key=lambda place: found[place])
-    return f"{points(found[worst])} of {worst.words} accuracy"
 
 
 def names_of(results: Results, groups: Iterable[Group]) -> str:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from unweave.lab.report.measures import SECONDS
 from unweave.lab.report.results import Group, Results
+from unweave.lab.report.standings import Standing, those
 from unweave.lab.report.verdict_numbers import (
-    COLLAPSE,
-    FORGOTTEN,
-    KEPT,
     KEPT_PLACES,
-    SAME,
     distance,
-    hardly,
-    left_by,
     listed,
-    lost,
-    lost_in,
     names_of,
     paired,
     percent,
     points,
-    price,
     recognised,
 )
 
@@ -31,67 +23,69 @@ Points = list[tuple[str, str]]  # a name, and a sentence
 
 
 def kept(results: Results, winner: Group, original: Group) -> Points:
-    """Say which accuracies the winner keeps, and in how many seeds it loses more than the limit."""
+    """Say which accuracies the winner has on data to keep, beside the original's."""
     pairs = {place: paired(results, winner, original, place) for place in KEPT_PLACES}
     parts = [
         f"{place.words} {percent(fmean(now))} (original {percent(fmean(before))})"
         for place, (now, before) in pairs.items()
         if now
     ]
-    words = f"{results.label(winner)} has {', '.join(parts)}."
-    beyond = [seed for seed in results.seeds_of(winner) if lost_in(results, winner, original, seed) > KEPT + SAME]
-    if beyond:
-        words += f" In {len(beyond)} of {len(results.seeds_of(winner))} seeds it loses more than 2 points "
-        words += "against the original of that seed."
-    return [("Kept", words)]
+    return [("Accuracy on kept data", f"{results.label(winner)} has {', '.join(parts)}.")]
 
 
-def losing(results: Results, methods: Sequence[Group], original: Group, *, forgetting: bool = False) -> Points:
-    """Name the methods that collapse and those that pay; with ``forgetting``, list the payers that forget apart."""
-    loss = {group: lost(results, group, original) for group in methods}
-    paying = [group for group in methods if KEPT + SAME < loss[group] <= COLLAPSE + SAME]
-    worth = [group for group in paying if forgetting and (recognised(results, group) or 0.0) <= FORGOTTEN + SAME]
-    rest = [group for group in paying if group not in worth]
-    found = _collapsed(results, loss)
-    if worth:
-        words = listed(f"{results.label(group)} loses {price(results, group, original)}" for group in worth)
-        found.append(("Forgot at a price", f"{words}."))
-    if rest:
-        words = f"{names_of(results, rest)}: 2 to 10 points of adjacent or remote accuracy lost."
-        found.append(("Paid with kept data", words))
-    return found
+def grouped(results: Results, found: Sequence[Standing]) -> Points:
+    """Name every method in exactly one point, by what it did."""
+    groups = {
+        "Collapsed": _collapsed(results, those(found, lambda one: one.keeping == "collapses")),
+        "Forgot at a price": _paid(results, those(found, lambda one: one.keeping == "pays" and one.forgets)),
+        "Paid with kept data": _paid_for_little(
+            results, those(found, lambda one: one.keeping == "pays" and not one.forgets)
+        ),
+        "Forgot and kept too": _both(results, those(found, lambda one: one.keeps and one.forgets)),
+        "Forgot in part": _in_part(results, those(found, lambda one: one.keeps and not one.forgets and not one.hardly)),
+        "Hardly forgot": _hardly(results, those(found, lambda one: one.keeps and one.hardly)),
+    }
+    return [(name, words) for name, words in groups.items() if words]
 
 
-def _collapsed(results: Results, loss: Mapping[Group, float]) -> Points:
-    groups = [group for group, value in loss.items() if value > COLLAPSE + SAME]
-    if not groups:
-        return []
-    worst, verb = max(groups, key=lambda group: loss[group]), "loses" if len(groups) == 1 else "lose"
-    words = f"{names_of(results, groups)} {verb} more than 10 points of accuracy on data to keep; "
-    return [("Collapsed", f"{words}{results.label(worst)} loses {points(loss[worst])}.")]
+def _still(results: Results, found: Sequence[Standing]) -> str:
+    return listed(f"{results.label(one.group)} ({one.still})" for one in found)
 
 
-def keeping(results: Results, methods: Sequence[Group], original: Group) -> Points:
-    """Name the methods that keep, sorted by how much they forget."""
-    before, left = recognised(results, original), left_by(results, methods)
-    kept = [group for group in methods if lost(results, group, original) <= KEPT + SAME]
-    idle = [group for group in kept if hardly(left[group], before)]
-    too = [group for group in kept if left[group] <= FORGOTTEN + SAME]
-    partly = [group for group in kept if group not in (*idle, *too)]
+def _names(results: Results, found: Sequence[Standing]) -> str:
+    return listed(results.label(one.group) for one in found)
 
-    def still(groups: Sequence[Group]) -> str:
-        return listed(f"{results.label(group)} ({percent(left[group])})" for group in groups)
 
-    found: Points = []
-    if too:
-        found.append(("Forgot and kept too", f"{still(too)}."))
-    if partly:
-        verb = "keeps" if len(partly) == 1 else "keep"
-        found.append(("Forgot in part", f"{still(partly)} {verb}, with more than 5% still recognised."))
-    if idle:
-        words = f"{names_of(results, idle)}: more than half of the forget samples recognised before still are."
-        found.append(("Hardly forgot", words))
-    return found
+def _collapsed(results: Results, found: Sequence[Standing]) -> str:
+    if not found:
+        return ""
+    worst, verb = max(found, key=lambda one: one.loss), "loses" if len(found) == 1 else "lose"
+    words = f"{_names(results, found)} {verb} more than 10 points of accuracy on data to keep; "
+    return f"{words}{results.label(worst.group)} loses {points(worst.loss)}."
+
+
+def _paid(results: Results, found: Sequence[Standing]) -> str:
+    words = (f"{results.label(one.group)} loses {one.price}" for one in found)
+    return f"{listed(words)}." if found else ""
+
+
+def _paid_for_little(results: Results, found: Sequence[Standing]) -> str:
+    lost = "2 to 10 points of adjacent or remote accuracy lost, with more than 5% still recognised"
+    return f"{_names(results, found)}: {lost}." if found else ""
+
+
+def _both(results: Results, found: Sequence[Standing]) -> str:
+    return f"{_still(results, found)}." if found else ""
+
+
+def _in_part(results: Results, found: Sequence[Standing]) -> str:
+    verb = "keeps" if len(found) == 1 else "keep"
+    return f"{_still(results, found)} {verb}, with more than 5% still recognised." if found else ""
+
+
+def _hardly(results: Results, found: Sequence[Standing]) -> str:
+    words = "more than half of the forget samples recognised before still are"
+    return f"{_names(results, found)}: {words}." if found else ""
 
 
 def unpaired(results: Results, methods: Sequence[Group]) -> Points:

@@ -15,7 +15,8 @@ const dynamics = () => {
   const scale = now.logged.endsWith("accuracy") ? 100 : 1;
   const { colours, axis } = base();
   const sets = watched.flatMap((index, place) => {
-    const colour = LINES[place % LINES.length];
+    const colour = colourOf(index);
+    const dash = [[], [7, 4], [2, 3], [10, 3, 2, 3]][watched.slice(0, place).filter((other) => colourOf(other) === colour).length % 4];
     const runs = Object.entries(data.histories[index]).filter(([seed]) => now.seed === MEAN || seed === now.seed);
     const sums = new Map();
     for (const [, run] of runs) {
@@ -27,7 +28,7 @@ const dynamics = () => {
       }
     }
     const points = [...sums].sort(([one], [other]) => one - other).map(([x, [sum, count]]) => ({ x, y: sum / count }));
-    return points.length ? [{ label: data.groups[index].label, data: points, borderColor: colour, backgroundColor: colour, borderWidth: 2, pointRadius: 2, pointHitRadius: 6 }] : [];
+    return points.length ? [{ label: data.groups[index].label, data: points, borderColor: colour, backgroundColor: colour, borderDash: dash, borderWidth: 2, pointRadius: 2, pointHitRadius: 6 }] : [];
   });
   const title = words(now.logged).replace("watched ", "");
   draw("dynamics-chart", {

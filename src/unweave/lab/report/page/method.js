@@ -24,10 +24,10 @@ const method = () => {
   for (const name of ["logged", "subset"]) if (!plan[name].options.length) delete plan[name];
   state.method = { ...(state.method || {}), group };
   const now = controls("method", plan, method);
-  history(now, logged);
+  logs(now, logged);
   distribution(now, own);
 };
-const history = (now, logged) => {
+const logs = (now, logged) => {
   const shown = logged.filter((name) => (now.logged || "").startsWith("*") ? name.endsWith(now.logged.slice(1)) : name === now.logged);
   byId("history-none").hidden = shown.length > 0;
   byId("history-box").hidden = shown.length === 0;
@@ -67,10 +67,10 @@ const distribution = (now, own) => {
   };
   const others = data.groups.flatMap((group, index) => (group.reference && String(index) !== now.group ? set(index, colours.soft, group.label.startsWith("retrain") ? [6, 4] : [2, 3]) : []));
   const stages = now.subset === "train forget" ? Object.entries(data.stages[now.group][now.seed] || {}) : [];
-  const between = stages.map(([name, found]) => ({ label: `after ${name}`, data: cumulative(found), borderColor: "#d55e00", backgroundColor: "#d55e00", borderDash: [8, 3], borderWidth: 1.6, pointRadius: 0, pointHitRadius: 6 }));
+  const between = stages.map(([name, found]) => ({ label: `after ${name}`, data: cumulative(found), borderColor: colourOf(now.group), backgroundColor: colourOf(now.group), borderDash: [8, 3], borderWidth: 1.6, pointRadius: 0, pointHitRadius: 6 }));
   draw("losses-chart", {
     type: "line",
-    data: { datasets: [...set(now.group, colours.accent, []), ...between, ...others] },
+    data: { datasets: [...set(now.group, colourOf(now.group), []), ...between, ...others] },
     options: {
       scales: { x: { ...axis(`loss of a ${now.subset} sample`), type: "linear", min: 0 }, y: { ...axis("% of samples with at most this loss"), min: 0, max: 100 } },
       interaction: { mode: "nearest", axis: "x", intersect: false },
