@@ -642,7 +642,7 @@ def test_opposite_gradients_do_not_break_the_bargain():
 def test_every_bargaining_step_has_length_one(split, model):
     method = find_method("munba")
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 0.1}
-    settings = method.configure(plain | {"pairing": "cycle", "batch_size": 8})
+    settings = method.configure(plain | {"pairing": "cycle", "batch_size": 8}, profile="closed-form")
     bench = bench_of(model, split)
     (phase,) = settings.phases()
     start(phase, bench)

@@ -124,6 +124,7 @@ class Partition:
         label = _entries("labels", labels) if labels is not None else _groups(samples)
         if label.shape != fine.shape:
             raise UsageError(f"labels has the shape {label.shape}, but the data set has {len(samples)} samples.")
+        samples.fine_classes = torch.from_numpy(np.unique(fine, return_inverse=True)[1])
         is_forget = np.isin(fine, codes)
         is_adjacent = np.isin(label, np.unique(label[is_forget])) & ~is_forget
         return cls(samples, np.flatnonzero(is_forget), np.flatnonzero(is_adjacent), allow_empty=allow_empty)

@@ -89,6 +89,7 @@ class Samples:
         self.keep_data: KeepData = "auto"
         self.workers: int | None = None
         self.cut_padding: bool | None = None
+        self.fine_classes: Tensor | None = None  # numbers of the classes that a split was made by, one per sample
         self._labels: Tensor | None = None
         self._shelves: dict[torch.device, Shelf | None] = {}
         self._varies = False

@@ -9,12 +9,15 @@ Nash solution GᵀG a = 1/a has, for two players at angle φ, the closed form
 
 The step is along d clipped to norm 1, so the learning rate alone sets its length.
 
-Upstream and the entanglement paper's release compute the same solution from another expression, with an absolute 1e-8
-in its denominators. That term dominates where the retained gradient is small, as in a model that fits its data. Where a
-weight is not positive, they use L_r + 0.1 L_f instead. Our default is the closed form; ``literal_weights=True`` is
-theirs. Upstream pairs batches until the forget data ends, and trains on the rest of the retained data alone, unclipped
-(``pairing="once"``, our default). The release begins the forget data again (``"cycle"``), with frozen statistics.
-``official`` is SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs and training mode.
+Upstream and the entanglement paper's release compute the weights from another expression, with an absolute 1e-8 in
+its denominators. That term dominates where the retained gradient is small, as in a model that fits its data. The
+weights are then not the Nash solution. Where a weight is not positive, they use L_r + 0.1 L_f instead. Our default,
+``literal_weights=True``, is theirs; we sum dot products in float64, they in float32. Upstream pairs batches until the
+forget data ends, and trains on the rest of the retained data alone, unclipped (``pairing="once"``, our default). The
+release begins the forget data again (``"cycle"``), with frozen statistics.
+
+``official`` is upstream: SGD 0.01 with momentum 0.9, weight decay 5e-4, batch 256, 10 epochs and training mode.
+``closed-form`` has the same values with the closed form above. So has ``paper``, which takes the equations as printed.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from unweave.maths import combine, gram_matrix
 from unweave.methods.descent import DescentSettings, optimizer_for, set_learning_rate
 from unweave.methods.method import Method, Profiles
 from unweave.methods.relabel import chance, random_labels
-from unweave.settings import default, setting
+from unweave.settings import OneOf, default, setting
 
 # Opposite gradients leave nothing to bargain over, so the cosine stays above −1.
 OPPOSITE = 1e-6
@@ -60,17 +63,18 @@ class MUNBa(DescentSettings, Method):
     needs_classes = True
     profiles: ClassVar[Profiles] = {
         "official": {},  # JingWu321/MUNBa, Classification
+        "closed-form": {"literal_weights": False},
         "paper": {  # appendix "Baseline Methods", CIFAR-100: "other values default"
             "learning_rate": 0.03,
             "batch_size": 128,
             "normalisation": "eval",
+            "literal_weights": False,
         },
         "released": {
             "epochs": 5,
             "batch_size": 128,
             "normalisation": "eval",
             "pairing": "cycle",
-            "literal_weights": True,
         },
     }
 
@@ -83,7 +87,11 @@ class MUNBa(DescentSettings, Method):
         "once", help="once: bargain until the forget data of the epoch ends. cycle: in every step."
     )
     forget_batch: int = setting(0, at_least=0, help="Forget samples per step; 0: as many as batch_size.")
-    literal_weights: bool = setting(False, help="Compute the weights as the upstream code does.")
+    literal_weights: bool = setting(
+        True,
+        search=OneOf(True, False),
+        help="true: compute the weights as the authors' code does, with 1e-8 in it. false: in closed form.",
+    )
 
     def phases(self) -> list[Phase]:
         """Return the one phase."""

@@ -13,6 +13,7 @@ The squared gradient of a batch mean depends on the size and order of the batche
 per-sample Fisher information, which depends on neither. The official repository (our default) takes batches of 64 in
 the order of the classes, the forget class last. We order by training label, the forget data last. The repository uses
 λ = 1, α = 10 for ResNet-18 (ViT: 25, 5 or 10 by task). The entanglement paper prints λ 1, α 10. Its release takes
+CIFAR-100 in the order of the fine classes, the forget class last (``order="fine"``). On its other data sets it takes
 remote, adjacent and forget data one after the other, each in the order of the data set (``order="dataset"``). It swaps
 λ and α on Tiny-ImageNet, as ``released`` does here for vision transformers. It also computes importances on 32×32
 inputs for a network trained at 224; we do not reproduce that.
@@ -24,12 +25,22 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from unweave.data import RETAINED
 from unweave.engine import Logged, Phase, Workbench
 from unweave.maths import Gradient
 from unweave.methods.method import Method, Profiles
 from unweave.settings import Between, setting
+
+
+def in_order_of(fine: Tensor, rows: Tensor) -> Tensor:
+    """Return the rows by fine class, and by position within a class.
+
+    >>> in_order_of(torch.tensor([1, 0, 1, 0]), torch.tensor([0, 1, 2]))
+    tensor([1, 0, 2])
+    """
+    return rows[fine.to(rows.device)[rows].argsort(stable=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +67,7 @@ class SSD(Method):
     profiles: ClassVar[Profiles] = {
         "official": {},  # if-loops/selective-synaptic-dampening, ResNet-18
         "paper": {},  # appendix "Baseline Methods", CIFAR-100: the same values
-        "released": {"order": "dataset"},
+        "released": {"order": "fine"},  # CIFAR-100
     }
 
     selection: float = setting(
@@ -69,9 +80,10 @@ class SSD(Method):
         help="A chosen weight is multiplied by this × I_D / I_f; the paper's λ.",
     )
     batch_size: int = setting(64, at_least=1, help="Samples per squared gradient; 1: per-sample Fisher.")
-    order: Literal["label", "dataset"] = setting(
+    order: Literal["label", "fine", "dataset"] = setting(
         "label",
-        help="Order of the data before it is cut into batches: by label, or remote, adjacent, forget by position.",
+        help="Order of the data before it is cut into batches, the forget data last. label: by label. dataset: remote, "
+        "then adjacent data, by position. fine: by the fine class that Split.by_class was given; as dataset without.",
     )
     normalisation: Literal["eval", "train"] = setting("eval", help="Mode of normalisation layers and dropout.")
 
@@ -96,10 +108,16 @@ class Dampen(Phase):
         s = self.settings
         by_label = s.order == "label"
         kept = bench.batches("adjacent", "remote", size=s.batch_size, by_label=by_label)
-        self.forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
-        by_position = [bench.split.rows(subset).to(bench.device) for subset in ("remote", "adjacent")]
-        rows = torch.cat([*([kept.rows] if by_label else by_position), self.forget.rows])
-        self.everything = kept.of_rows(rows)
+        forget = bench.batches("forget", size=s.batch_size, by_label=by_label)
+        fine = bench.split.samples.fine_classes if s.order == "fine" else None
+        if fine is not None:
+            self.forget = forget.of_rows(in_order_of(fine, forget.rows))
+            first = in_order_of(fine, kept.rows)
+        else:
+            self.forget = forget
+            by_position = [bench.split.rows(subset).to(bench.device) for subset in ("remote", "adjacent")]
+            first = kept.rows if by_label else torch.cat(by_position)
+        self.everything = kept.of_rows(torch.cat([first, self.forget.rows]))
         self.steps = len(self.everything) + len(self.forget)
         bench.mode(s.normalisation)
 

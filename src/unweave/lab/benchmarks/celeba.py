@@ -96,7 +96,7 @@ def celeba_settings(*, scratch: bool) -> MethodSettings:
         "ft": {"released": {"learning_rate": 2.5e-5}},
         "ga": {"released": {"learning_rate": 2.5e-6, "batch_size": 32}},
         "l1-sparse": {"released": {"learning_rate": 5e-4}},
-        "ssd": {"official": FOR_TRANSFORMERS["ssd"]},
+        "ssd": {"official": FOR_TRANSFORMERS["ssd"], "released": {"order": "dataset"}},
         "scrub": {
             "official": FOR_TRANSFORMERS["scrub"],
             "released": {

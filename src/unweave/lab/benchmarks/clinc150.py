@@ -20,7 +20,7 @@ from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definitio
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
-from unweave.lab.benchmarks.text import FOR_ENCODERS, EncoderOptions, classifier, encode
+from unweave.lab.benchmarks.text import BY_PROFILE, EncoderOptions, classifier, encode
 from unweave.methods import DescentSettings
 from unweave.settings import setting
 
@@ -102,7 +102,7 @@ SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "pgd": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
     "unweave": {"default": {"batch_size": 64, "remote_batch": 256}},
-    **{name: {"official": values} for name, values in FOR_ENCODERS.items()},
+    **BY_PROFILE,
 }
 
 

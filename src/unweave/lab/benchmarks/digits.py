@@ -84,6 +84,7 @@ TWO_STAGE = {
     "stage2_remote_batches": 2,
 }
 WITHOUT_MOMENTUM = {**TWO_STAGE, "stage2_learning_rate": 1e-3}
+MUNBA = {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}
 
 SETTINGS: MethodSettings = {
     "two-stage": {"released": TWO_STAGE, "paper": WITHOUT_MOMENTUM},
@@ -100,7 +101,7 @@ SETTINGS: MethodSettings = {
     "salun": {"official": {"learning_rate": 0.1, "batch_size": 64}},
     "delete": {"official": {"learning_rate": 2e-5, "batch_size": 64}},
     "gdr": {"official": {"learning_rate": 1e-3, "epochs": 40, "batch_size": 64}},
-    "munba": {"official": {"learning_rate": 0.1, "epochs": 20, "batch_size": 64}},
+    "munba": {"official": MUNBA, "closed-form": MUNBA},
 }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
-from unweave.lab.benchmarks.benchmark import Options
+from unweave.lab.benchmarks.benchmark import MethodSettings, Options
 from unweave.settings import setting
 
 SMALL_LONGEST = 32  # words of a sentence
@@ -31,6 +31,10 @@ FOR_ENCODERS: Mapping[str, Mapping[str, Any]] = {
     "delete": {"learning_rate": 1e-3, "batch_size": 64},
     "gdr": {"learning_rate": 2e-5, "batch_size": 64},
     "munba": {"batch_size": 64},
+}
+BY_PROFILE: MethodSettings = {
+    name: dict.fromkeys(("official", "closed-form") if name == "munba" else ("official",), values)
+    for name, values in FOR_ENCODERS.items()
 }
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 

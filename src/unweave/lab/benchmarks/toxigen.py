@@ -21,7 +21,7 @@ from unweave.errors import UsageError, unknown
 from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
-from unweave.lab.benchmarks.text import FOR_ENCODERS, EncoderOptions, classifier, encode, held_out
+from unweave.lab.benchmarks.text import BY_PROFILE, EncoderOptions, classifier, encode, held_out
 from unweave.methods import DescentSettings
 from unweave.settings import setting
 
@@ -135,7 +135,7 @@ PROFILES: MethodSettings = {
             "forget_batch": 64,
         },
     },
-    "ssd": {"paper": {"selection": 50.0}, "released": {"selection": 50.0}},
+    "ssd": {"paper": {"selection": 50.0}, "released": {"selection": 50.0, "order": "dataset"}},
     "salun": {
         "paper": {"learning_rate": 1e-6, "epochs": 2, "batch_size": 64},
         "released": {"learning_rate": 1e-6, "epochs": 2, "saliency": 0.3, "remote_weight": 1.0, "batch_size": 64},
@@ -152,7 +152,7 @@ PROFILES: MethodSettings = {
 
 
 SETTINGS: MethodSettings = {
-    **{name: {"official": values, **PROFILES.get(name, {})} for name, values in FOR_ENCODERS.items()},
+    **{name: {**values, **PROFILES.get(name, {})} for name, values in BY_PROFILE.items()},
     **{name: PROFILES[name] for name in ("two-stage", "pgd", "ssd")},
     "unweave": {"default": {"target": 5.0, "batch_size": 64, "remote_batch": 256}},
 }

@@ -112,7 +112,10 @@ def transformer_settings() -> MethodSettings:
                 "forget_batch": 128,
             },
         },
-        "ssd": {"official": FOR_TRANSFORMERS["ssd"], "released": {"selection": 1.0, "dampening": 10.0}},
+        "ssd": {
+            "official": FOR_TRANSFORMERS["ssd"],
+            "released": {"selection": 1.0, "dampening": 10.0, "order": "dataset"},
+        },
         "salun": {
             "paper": {"learning_rate": 2e-5, "epochs": 2},
             "released": {"learning_rate": 2e-5, "remote_weight": 1.0, "batch_size": 128, "forget_batch": 128},
