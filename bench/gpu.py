@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,16 +13,16 @@ from unittest.mock import patch
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench import measure, released_loop, workloads
+from bench import measure, released_loop, workloads, yardsticks
 from bench.measure import Laps, Stage, wait
 from bench.workloads import Workload
+from bench.yardsticks import STEPS
 from unweave.data import SUBSETS
 from unweave.engine import Workbench
 from unweave.engine.compiling import forwards as compiled
 from unweave.maths import remove_span
 from unweave.methods import Descent, DescentSettings
 
-STEPS: dict[Stage, int] = {1: 372, 2: 96}  # of the released protocol on CIFAR-100
 OWN_STEPS = 96  # of our own method on CIFAR-100
 KERNELS = {  # words in the names of kernels; all other kernels are "other"
     "sums over images (triton)": ("triton_red", "triton_per"),
@@ -32,8 +33,8 @@ KERNELS = {  # words in the names of kernels; all other kernels are "other"
 PARTS = ("stage1", "stage2", "projection", "evaluation")
 
 
-def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
-    """Measure everything, print it, write it; return the ratios to the yardstick."""
+def measure_gpu(device: torch.device, out: Path | None, *, processes: Sequence[int], steps: int) -> dict[str, float]:
+    """Measure everything, print it, write it; return the ratios to the released loop with the first ``processes``."""
     workload = workloads.images()
     content: dict[str, Any] = {"workload": workload.note, "matmul_peak_flops": matmul_peak(device)}
     start_up(workload, device)
@@ -44,7 +45,8 @@ def measure_gpu(device: torch.device, out: Path | None) -> dict[str, float]:
         content["stages"] = {stage: our_stage(workload, stage, device, "on") for stage in STEPS}
         content["constrained"] = our_stage(workload, "constrained", device, "on")
     content["profile"] = kernels(workload, device)
-    content["yardstick"] = {stage: their_stage(workload, stage, device) for stage in STEPS}
+    content["yardsticks"] = yardsticks.both(workload, device, processes=processes, steps=steps, compiled=True)
+    content["yardstick"] = content["yardsticks"]["released"][str(processes[0])]
     content["projection"] = projections(workload, device)
     content["evaluation"] = evaluations(device)
     content["training"] = {way: one_small_batch(workload, device, way) for way in ("off", "on")}
@@ -134,6 +136,7 @@ def _show_stages(content: dict[str, Any]) -> None:
         f"{content['whole_yardstick_seconds']:.0f} s (from {theirs[1]['steps']} and {theirs[2]['steps']} steps): "
         f"{content['first_run_ratio']:.1f}×, {content['whole_ratio']:.1f}×"
     )
+    yardsticks.show(content["yardsticks"])
     print(
         f"their steps alone: {content['steps_seconds']:.1f} s; yardstick {content['steps_yardstick_seconds']:.0f} s: "
         f"{content['steps_ratio']:.1f}×"
@@ -283,43 +286,6 @@ def _bookkeeping(bench: Any, phase: Any, device: torch.device) -> float:
         bench.move(parts, by=-1e-12)
 
     return measure.seconds(work, device, repeats=20)
-
-
-def their_stage(workload: Workload, stage: Stage, device: torch.device) -> dict[str, Any]:
-    """Time a few steps of the yardstick, and extrapolate to the protocol's number of steps."""
-    model, s = workload.theirs().to(device), workload.settings
-    loaders = workload.loaders(device)["train"]
-    torch.cuda.reset_peak_memory_stats(device)
-    laps = Laps(device)
-    if stage == 1:
-        released_loop.stage1(
-            model,
-            loaders,
-            steps=40,
-            remote_batch=s.stage1_remote_batch,
-            forget_batch=s.stage1_forget_batch,
-            learning_rate=s.stage1_learning_rate,
-            clock=laps,
-        )
-    else:
-        released_loop.stage2(
-            model,
-            loaders,
-            steps=4,
-            adjacent_batch=s.stage2_adjacent_batch,
-            forget_batch=s.stage2_forget_batch,
-            remote_batch=s.stage2_remote_batch,
-            batch_limit=s.stage2_remote_batches,
-            learning_rate=s.stage2_learning_rate,
-            clock=laps,
-        )
-    step = statistics.mean(laps.seconds[1:])
-    return {
-        "step_seconds": step,
-        "steps": len(laps.seconds),
-        "whole_seconds": STEPS[stage] * step,
-        "peak_bytes": torch.cuda.max_memory_allocated(device),
-    }
 
 
 def projections(workload: Workload, device: torch.device) -> dict[str, float]:

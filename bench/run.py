@@ -1,9 +1,13 @@
 """How many times faster the two-stage method is than the released loop; on CUDA also how well the GPU is used.
 
-    python -m bench.run [--out FOLDER] [--device cpu]
+    python -m bench.run [--processes 16,8,4] [--steps 16] [--out FOLDER] [--device cpu]
 
 The yardstick is `bench.released_loop`. Prints a table and, as the last line, the ratios as JSON. On a CPU the model and
 the data are those of the benchmark `digits`; on CUDA a ResNet-18 sees random images at 224 px.
+
+On CUDA, ``--processes`` are the yardstick's loader processes, of which the release asks for 16. Ratios are to the first
+number; the others show where the yardstick is fastest. ``--steps`` of each stage of it are timed. `bench.yardsticks`
+measures only the yardsticks, with a second one: a plain good loop.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import torch
 
 from bench import gpu, measure, released_loop, workloads
 from bench.measure import Laps, Stage
-from bench.workloads import Workload
+from bench.workloads import RESTARTED_WORKERS, Workload
+from bench.yardsticks import TIMED, counts
 from unweave.maths import remove_span
 from unweave.runtime import pick_device
 
@@ -164,10 +169,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for JSON files")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
+    parser.add_argument(
+        "--processes", type=counts, default=[RESTARTED_WORKERS], help="on CUDA: of the yardstick's loaders, as 16,8,4"
+    )
+    parser.add_argument("--steps", type=int, default=TIMED, help="on CUDA: timed steps of each stage of the yardstick")
     arguments = parser.parse_args()
     device = pick_device(arguments.device)
     print(f"{device}, {torch.get_num_threads()} threads", file=sys.stderr)
-    ratios = gpu.measure_gpu(device, arguments.out) if device.type == "cuda" else measure_cpu(device, arguments.out)
+    if device.type == "cuda":
+        ratios = gpu.measure_gpu(device, arguments.out, processes=arguments.processes, steps=arguments.steps)
+    else:
+        ratios = measure_cpu(device, arguments.out)
     print(json.dumps(ratios))
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from bench import gpu, measure, workloads
+from bench import gpu, measure, workloads, yardsticks
 from tests.helpers.places import ROOT
 
 BY_STAGE = ("first_run", "stages", "yardstick")
@@ -41,7 +41,8 @@ def test_everything_measured_is_shown_and_written(measured, monkeypatch, capsys)
     monkeypatch.setattr(gpu, "start_up", lambda workload, device: None)
     monkeypatch.setattr(gpu, "large_passes", lambda workload, device, peak: measured["passes"])
     monkeypatch.setattr(gpu, "kernels", lambda workload, device: measured["profile"])
-    monkeypatch.setattr(gpu, "their_stage", lambda workload, stage, device: measured["yardstick"][stage])
+    monkeypatch.setattr(yardsticks, "released", lambda workload, stage, device, **how: measured["yardstick"][stage])
+    monkeypatch.setattr(yardsticks, "plain", lambda workload, stage, device, **how: measured["stages"][stage])
     monkeypatch.setattr(gpu, "projections", lambda workload, device: measured["projection"])
     monkeypatch.setattr(gpu, "evaluations", lambda device: measured["evaluation"])
     monkeypatch.setattr(gpu, "one_small_batch", lambda workload, device, way: measured["training"][way])
@@ -53,12 +54,13 @@ def test_everything_measured_is_shown_and_written(measured, monkeypatch, capsys)
         return measured["first_run" if way == "auto" else "stages"][stage]
 
     monkeypatch.setattr(gpu, "our_stage", our_stage)
-    ratios = gpu.measure_gpu(torch.device("cpu"), None)
+    ratios = gpu.measure_gpu(torch.device("cpu"), None, processes=[16], steps=16)
     assert ratios == {part: round(measured["ratios"][part], 2) for part in gpu.PARTS}
     ((name, content),) = written
     assert name == "gpu"
-    assert content.keys() - {"steps_yardstick_seconds"} == measured.keys() - {"provenance"}
+    assert content.keys() - {"steps_yardstick_seconds", "yardsticks"} == measured.keys() - {"provenance"}
     shown = capsys.readouterr().out
-    assert shown.count("\n") == 19
+    assert shown.count("\n") == 21
+    assert "released loop, 16 loader processes: 626.8 s" in shown
     assert "stage 2: 229" in shown
     assert "host waits: none" in shown

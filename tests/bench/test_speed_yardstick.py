@@ -1,4 +1,4 @@
-"""The yardstick does the same work as ours: with whole sets as batches there is no chance, and both must agree."""
+"""The yardsticks do the same work as ours: with whole sets as batches there is no chance, and all must agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from bench.released_loop import Loaders, StoredImages
 from torch.utils.data import Subset, TensorDataset
 
-from bench import measure, released_loop
+from bench import measure, plain_loop, released_loop, workloads, yardsticks
 from unweave.engine import Workbench
 from unweave.maths import remove_span
 from unweave.methods import find_method
@@ -74,6 +74,37 @@ def test_stage_2_is_the_same(model, split, loaders, alpha):
     for one, other, start in zip(ours.parameters(), model.parameters(), before.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
         assert not torch.allclose(one, start, atol=1e-4)
+
+
+@pytest.fixture
+def on_device(data, split):
+    return {name: (data[0][split[name]], data[1][split[name]]) for name in ("forget", "adjacent", "remote")}
+
+
+def test_the_plain_loop_takes_the_steps_of_the_released_one(model, on_device, loaders):
+    other = copy.deepcopy(model)
+    values = {"steps": 4, "remote_batch": WHOLE, "forget_batch": WHOLE, "learning_rate": 1e-2}
+    plain_loop.stage1(model, on_device, **values, pinned=0.5)
+    released_loop.stage1(other, loaders, **values, pinned=0.5)
+    middle = copy.deepcopy(model)
+    for one, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(one, theirs, atol=1e-5)
+    more = {**values, "adjacent_batch": WHOLE, "batch_limit": 10}
+    plain_loop.stage2(model, on_device, **more)
+    released_loop.stage2(other, loaders, **more)
+    for one, theirs, before in zip(model.parameters(), other.parameters(), middle.parameters(), strict=True):
+        assert torch.allclose(one, theirs, atol=1e-4)
+        assert not torch.allclose(one, before, atol=1e-4)
+
+
+def test_both_yardsticks_are_rehearsed_on_little_data(capsys):
+    found = yardsticks.both(workloads.digits(workers=0), CPU, processes=[0], steps=1, compiled=False)
+    yardsticks.show(found)
+    assert found["released_fastest_processes"] == 0
+    assert found["plain"][2]["steps"] == found["released"]["0"][2]["steps"] == 1
+    shown = capsys.readouterr().out
+    assert "released loop, 0 loader processes" in shown
+    assert "from 1 and 1 timed" in shown
 
 
 def test_projections_agree():

@@ -100,6 +100,16 @@ def test_step_sizes_are_searched_a_factor_of_thirty_around_the_benchmarks_own():
     assert space.printed["learning_rate"] == 2e-5
 
 
+def test_the_closed_form_of_munba_is_tried_after_the_papers_settings_and_drawn_by_the_search():
+    space = Space.of(find_benchmark("digits"), "munba", goal="erase")
+    assert [space.fixed(number) for number in range(4)] == ["default", "paper", "closed-form", "searched"]
+    closed = space.settings("closed-form", {})
+    assert {name for name in closed if closed[name] != space.default[name]} == {"literal_weights"}
+    assert space.default["literal_weights"]
+    assert space.searched["literal_weights"].values == (True, False)
+    assert "closed_form" not in Space.of(find_benchmark("digits"), "ft", goal="erase").as_kept()
+
+
 def test_pgd_stays_the_ablation_that_it_is():
     assert "alpha" not in Space.of(find_benchmark("digits"), "pgd", goal="erase").searched
 

@@ -18,7 +18,7 @@ from unweave.engine import derive_seed
 from unweave.errors import UsageError
 from unweave.lab.packages import require_package
 from unweave.lab.tuning.objectives import WORST
-from unweave.lab.tuning.search_space import DEFAULT, PAPER, Space
+from unweave.lab.tuning.search_space import DEFAULT, SEARCHED, WRITTEN, Space
 from unweave.settings import Choices, Span
 from unweave.storage import COUNT, NUMBER, OBJECT, TEXT, require_form
 
@@ -116,15 +116,15 @@ class MethodSearch:
     def rival(self, tried: Tried) -> Tried | None:
         """Return the best trial so far, or None if this trial must run with every seed.
 
-        The default and the paper's settings run with every seed, because the others are measured against them.
+        Settings that somebody wrote down run with every seed, because the others are measured against them.
         """
         best = max(self.tried(), key=lambda trial: trial.score, default=None)
-        return best if best is not None and best.scores and tried.origin not in (DEFAULT, PAPER) else None
+        return best if best is not None and best.scores and tried.origin not in WRITTEN else None
 
     def ask(self, number: int) -> tuple[dict[str, Any], Tried]:
         """Draw the settings of a trial; return the drawn values and the trial, still without an outcome."""
         origin = self.space.fixed(number)
-        drawn = {DEFAULT: self._default, PAPER: dict}.get(origin, lambda: self._drawn(number))()
+        drawn = self._drawn(number) if origin == SEARCHED else self._default() if origin == DEFAULT else {}
         found = {} if origin == DEFAULT else {name: _short(value) for name, value in drawn.items()}
         settings = self.space.settings(origin, found)
         return drawn, Tried(method=self.space.method, trial=number, origin=origin, settings=settings)

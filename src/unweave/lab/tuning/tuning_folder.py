@@ -25,7 +25,7 @@ from unweave.lab.benchmarks import FILE, FORMAT, SCHEMA, Benchmark
 from unweave.lab.study import read_runs, read_times
 from unweave.lab.tuning.held_out import HELD_OUT
 from unweave.lab.tuning.objectives import GOALS
-from unweave.lab.tuning.search_space import DEFAULT, PAPER
+from unweave.lab.tuning.search_space import DEFAULT, WRITTEN
 from unweave.lab.tuning.searches import Tried
 from unweave.storage import OBJECT, Lock, append_line, csv_text, read_json, refuse_links, require_form, write_whole
 
@@ -122,7 +122,7 @@ def chosen(tried: Sequence[Tried]) -> Tried:
         return (trial.score, not trial.error, -(trial.sample_gradients or 0), -trial.trial)
 
     highest = max(tried, key=merit)
-    written = [trial for trial in tried if trial.origin in (DEFAULT, PAPER) and not trial.error]
+    written = [trial for trial in tried if trial.origin in WRITTEN and not trial.error]
     good_enough = [trial for trial in written if trial.score >= highest.score - highest.standard_error]
     return max(good_enough, key=merit, default=highest)
 
