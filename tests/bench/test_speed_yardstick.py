@@ -104,7 +104,7 @@ def test_both_yardsticks_are_rehearsed_on_little_data(capsys):
     assert found["plain"][2]["steps"] == found["released"]["0"][2]["steps"] == 1
     shown = capsys.readouterr().out
     assert "released loop, 0 loader processes" in shown
-    assert "from 1 and 1 timed" in shown
+    assert "(1 and 1 timed)" in shown
 
 
 def test_projections_agree():
