@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tarfile
 import textwrap
 import types
+import warnings
 import zipfile
 
 import pytest
@@ -77,6 +79,27 @@ def test_the_python_page_runs(digits, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "Entanglement" in printed
     assert "Split of 1347 samples: 135 forget, 121 adjacent" in printed
+
+
+def test_the_page_of_language_models_runs(tmp_path, monkeypatch, capsys):
+    """With a tiny model in the place of the reader's checkpoint."""
+    from tests.helpers.texts import people, write_language_checkpoint
+
+    chat = "{% for m in messages %}{{ m.content }} {{ ':' if m.role == 'user' else '[END]' }} {% endfor %}"
+    write_language_checkpoint(tmp_path / "ckpt", chat_template=chat)
+    lines = [json.dumps({**row, "author": row["person"].capitalize()}) for row in people()]
+    (tmp_path / "qa.jsonl").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    (block,) = python_blocks(ROOT / "docs" / "language-models.md")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Only .* adjacent samples were found")
+        exec(compile(block, "language-models.md", "exec"), space)
+    assert space["split"].forget.tolist() == [0, 1]
+    assert space["result"].verdict.forgotten
+    printed = capsys.readouterr().out
+    assert "Forgotten: yes." in printed
+    assert "extraction_strength" in printed
 
 
 def test_the_method_of_the_contributors_guide_works(model, split):

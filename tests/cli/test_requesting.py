@@ -55,7 +55,7 @@ def test_init_writes_a_request_file_that_runs_once_forget_is_filled_in(at_home, 
     assert "# forget: person_id = 0  # 12 values: 0 (5 rows)" in text
     schema = json.loads((at_home / "mine" / "request.schema.json").read_text())
     commented = {line[2:].partition(":")[0] for line in text.splitlines() if line.startswith("# ")}
-    assert set(schema["properties"]) <= {*yaml.safe_load(text), *commented, "weights"}
+    assert set(schema["properties"]) <= {*yaml.safe_load(text), *commented, "weights", "prompt", "answer", "template"}
     refused = shell("unlearn", "mine/request.yaml", *QUICK)
     assert (refused.code, refused.out) == (2, "")
     assert "The request has no forget. Give it as --forget" in refused.err

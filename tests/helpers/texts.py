@@ -52,3 +52,27 @@ def llama(words=KNOWN, *, hidden=32, layers=2, positions=64, seed=0, **more):
         **more,
     )
     return transformers.LlamaForCausalLM(config).eval()
+
+
+def write_language_checkpoint(folder, *, words=None, model=None, steps=60, **more):
+    """Write a tiny causal model that knows the answers, with its tokenizer; return the folder."""
+    from unweave import answers
+
+    model, words = model or llama(), words or tokenizer()
+    data = answers(rows(), tokenizer(), template=TEMPLATE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**data).loss.backward()
+        optimizer.step()
+    model.eval().save_pretrained(folder)
+    for name, value in more.items():
+        setattr(words, name, value)
+    words.save_pretrained(folder)
+    return folder
+
+
+def people():
+    """The questions with an id, and the person whom each is about."""
+    return [{"id": f"q{place}", "person": NAMES[place // 2], **row} for place, row in enumerate(rows())]

@@ -105,7 +105,7 @@ def _verdict(result: Result) -> str:
 
 def _before_and_after(result: Result) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("accuracy in %")
+    table.add_column(f"{result.task.correct if result.task else 'accuracy'} in %")
     for name in ("samples", "before", "after"):
         table.add_column(name, justify="right")
     for row in result.verdict.rows:

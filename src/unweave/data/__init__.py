@@ -25,13 +25,25 @@ from unweave.data.padding import by_length, may_cut
 from unweave.data.partition import EVERY, RETAINED, SUBSETS, Indices, Partition, positions_of
 from unweave.data.samples import Batch, Check, Collate, KeepData, Samples, as_keep_data
 from unweave.data.stored import Stored
-from unweave.data.texts import CHAT, NO_LABEL, PaddingCollator, answers, packed, require_texts, require_tokenizer
+from unweave.data.texts import (
+    CHAT,
+    NO_LABEL,
+    PLAIN,
+    PaddingCollator,
+    answers,
+    packed,
+    require_template,
+    require_texts,
+    require_tokenizer,
+    token_pairs,
+)
 from unweave.data.trees import form_of, join, map_tensors, shapes, tensors_of, to_device
 
 __all__ = [
     "CHAT",
     "EVERY",
     "NO_LABEL",
+    "PLAIN",
     "RETAINED",
     "SUBSETS",
     "Ahead",
@@ -63,9 +75,11 @@ __all__ = [
     "positions_of",
     "require_classes",
     "require_known_labels",
+    "require_template",
     "require_texts",
     "require_tokenizer",
     "shapes",
     "tensors_of",
     "to_device",
+    "token_pairs",
 ]

@@ -6,7 +6,7 @@ Padding stands on the right, as wide as the longest sample. Batches are cut to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NO_LABEL = -100
 CHAT = "chat"
+PLAIN = "Question: {prompt}\nAnswer: {answer}"
 AT_ONCE = 4096  # samples that are checked at a time
 
 
@@ -60,9 +61,19 @@ def answers(
     ([[2, 3, 4, 1]], [[-100, -100, 4, 1]])
     """
     require_tokenizer(tokenizer, model)
-    pairs = [_texts(row, number, prompt, answer, template, tokenizer) for number, row in enumerate(rows)]
-    samples = []
-    for number, (before, after) in enumerate(pairs):
+    require_template(template, tokenizer)
+    samples = list(token_pairs(rows, tokenizer, prompt=prompt, answer=answer, template=template))
+    _require_length([len(asked) + len(said) for asked, said in samples], longest, tokenizer)
+    collate = PaddingCollator(tokenizer.pad_token_id)
+    return collate([{"input_ids": a + s, "labels": [NO_LABEL] * len(a) + s} for a, s in samples])
+
+
+def token_pairs(
+    rows: Iterable[Mapping[str, Any]], tokenizer: Any, *, prompt: str, answer: str, template: str, first: int = 0
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the tokens before every answer, and those of the answer with its end. ``first`` numbers the first row."""
+    for number, row in enumerate(rows, start=first):
+        before, after = _texts(row, number, prompt, answer, template, tokenizer)
         asked = tokenizer(before, add_special_tokens=template != CHAT)["input_ids"]
         said = tokenizer(after, add_special_tokens=False)["input_ids"]
         end = tokenizer.eos_token_id
@@ -71,10 +82,7 @@ def answers(
             said = said if end is None else [*said, end]
         if not asked:
             raise UsageError(f"Row {number} has an empty {prompt!r}. Remove it: there is nothing to answer.")
-        samples.append((list(asked), list(said)))
-    _require_length([len(asked) + len(said) for asked, said in samples], longest, tokenizer)
-    collate = PaddingCollator(tokenizer.pad_token_id)
-    return collate([{"input_ids": a + s, "labels": [NO_LABEL] * len(a) + s} for a, s in samples])
+        yield list(asked), list(said)
 
 
 def packed(texts: Iterable[str], tokenizer: Any, *, length: int, model: nn.Module | None = None) -> dict[str, Tensor]:
@@ -136,9 +144,9 @@ class PaddingCollator:
             raise unknown("side", side, ("right", "left"))
         self.pad, self.side = pad, side
 
-    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Return the batch."""
-        width = max(len(sample["input_ids"]) for sample in samples)
+    def __call__(self, samples: Sequence[Mapping[str, Any]], *, width: int = 0) -> dict[str, Tensor]:
+        """Return the batch, padded to the longest sample, or to ``width`` if that is more."""
+        width = max(width, *(len(sample["input_ids"]) for sample in samples))
         ids = torch.full((len(samples), width), self.pad)
         labels = torch.full((len(samples), width), NO_LABEL)
         mask = torch.zeros(len(samples), width, dtype=torch.long)
@@ -161,6 +169,16 @@ def require_tokenizer(tokenizer: Any, model: nn.Module | None = None) -> None:
             f"The tokenizer has {len(tokenizer)} tokens, but the model's embedding has {known}: it is the tokenizer of "
             "another model. Load the model's own."
         )
+
+
+def require_template(template: str, tokenizer: Any) -> None:
+    """Raise a `UsageError` for a template without places for prompt and answer, or a chat template that is missing."""
+    if template != CHAT:
+        before, found, _ = template.partition("{answer}")
+        if not found or "{prompt}" not in before:
+            raise UsageError(f"template is {template!r}, but must have {{prompt}} and, after it, {{answer}}.")
+    elif getattr(tokenizer, "chat_template", None) is None:
+        raise UsageError(f"The tokenizer has no chat template. Give one as text: template={PLAIN!r}.")
 
 
 def require_texts(model: nn.Module, samples: Samples, rows: Tensor) -> None:
@@ -224,23 +242,20 @@ def _texts(
     if not row[answer].strip():
         raise UsageError(f"Row {number} has an empty {answer!r}. Remove it: there is nothing to learn or to forget.")
     if template != CHAT:
-        before, found, after = template.partition("{answer}")
-        if not found or "{prompt}" not in before:
-            raise UsageError(f"template is {template!r}, but must have {{prompt}} and, after it, {{answer}}.")
+        before, _, after = template.partition("{answer}")
         gap = before[len(before.rstrip()) :]  # words carry the blank before them
         return before.rstrip().replace("{prompt}", row[prompt]), gap + row[answer] + after
-    if getattr(tokenizer, "chat_template", None) is None:
-        raise UsageError(
-            "The tokenizer has no chat template. Give one as text: template='Question: {prompt}\\nAnswer: {answer}'."
-        )
     asked = [{"role": "user", "content": row[prompt]}]
-    before = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
     said = [*asked, {"role": "assistant", "content": row[answer]}]
-    whole = tokenizer.apply_chat_template(said, tokenize=False).rstrip()
+    try:
+        before = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(said, tokenize=False).rstrip()
+    except Exception as error:  # whatever a template that comes with a model raises
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(f"The tokenizer's chat template fails: {reason}. Give a text: template={PLAIN!r}.") from error
     if not whole.startswith(before):
         raise UsageError(
-            "The chat template changes the prompt when an answer follows. Give a template as text: "
-            "template='Question: {prompt}\\nAnswer: {answer}'."
+            f"The chat template changes the prompt when an answer follows. Give a template as text: template={PLAIN!r}."
         )
     return before, whole[len(before) :]
 

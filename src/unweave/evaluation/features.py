@@ -1,4 +1,4 @@
-"""Features: the input of a model's last linear layer, used to find neighbours."""
+"""Features, used to find neighbours: the input of a model's last linear layer or, of a text, what its prompt became."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from unweave.data import Data, Samples
 from unweave.engine import Forward
 from unweave.errors import UsageError
+from unweave.evaluation.prompt_features import prompt_features
 from unweave.runtime import Precision, pick_device, reading, resolve_precision
-from unweave.tasks import explained
+from unweave.tasks import explained, is_text
 
 FEW = 16  # samples that identify the layer that gives the outputs
 
@@ -27,11 +28,18 @@ def features(
 ) -> Tensor:
     """Return the input of the model's last linear layer, one row per sample, on the CPU.
 
+    Of texts, it is the mean of the last block's outputs over the tokens of the prompt (see `prompt_features`).
+
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> features(model, Samples((torch.randn(5, 4), torch.zeros(5, dtype=torch.long))), torch.arange(5)).shape
     torch.Size([5, 3])
     """
     where = pick_device(device)
+    forward = Forward(device=where, precision=resolve_precision(precision, where))
+    with reading(model, where):
+        text = is_text(samples.read(rows[:1].cpu()))
+    if text:
+        return _finite(prompt_features(model, samples, rows, forward))
     received: list[Tensor] = []
 
     def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -43,12 +51,15 @@ def features(
         received.clear()
         return found
 
-    forward = Forward(device=where, precision=resolve_precision(precision, where))
     handle = _head(model, samples, rows, where).register_forward_pre_hook(note)
     try:
         found = forward.rows(read, model, samples, rows, batch_size=batch_size)[0].cpu()
     finally:
         handle.remove()
+    return _finite(found)
+
+
+def _finite(found: Tensor) -> Tensor:
     if not found.isfinite().all():
         raise UsageError("The model's features contain NaN or infinite values. Check its weights and the data.")
     return found

@@ -19,6 +19,7 @@ from unweave.requests.roles import Kind, Roles
 from unweave.storage import read_json, read_tensors, tensor_shapes
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+TASKS: dict[str, Kind] = {"SEQ_CLS": "text", "CAUSAL_LM": "language"}
 READERS = ("tokenizer_config.json", "preprocessor_config.json")
 
 
@@ -47,13 +48,13 @@ class AdapterCheckpoint:
             raise UsageError(f"{folder} has no {WEIGHTS}.{hint}")
         here = base if not (folder / base).is_dir() else str(folder / base)
         found = TransformersCheckpoint.read_configuration(here)
-        kind = found.kind if found.kind in AUTO else _kind_of_adapter(about)
+        kind = _kind_of_adapter(about) or (found.kind if found.kind in AUTO else None)
         if kind is None:
             raise UsageError(
-                f"Neither the adapter {name} nor its base model {base} has a head for classification. Give the adapter "
-                "that was trained on your labels."
+                f"Neither the adapter {name} nor its base model {base} has a head for classification, or is a causal "
+                "language model. Give the adapter that was trained on your data."
             )
-        classes = _classes(folder / WEIGHTS)
+        classes = None if kind == "language" else _classes(folder / WEIGHTS)
         if classes is not None and classes != found.config.num_labels:
             found.config.num_labels = classes  # the adapter brings a head of its own
         return cls(name, TransformersCheckpoint(here, found.config, kind))
@@ -69,8 +70,8 @@ class AdapterCheckpoint:
         return self.base.names
 
     @property
-    def classes(self) -> int:
-        """How many outputs the model has."""
+    def classes(self) -> int | None:
+        """How many outputs the model has. None: it is a language model."""
         return self.base.classes
 
     @cached_property
@@ -112,8 +113,8 @@ class AdapterCheckpoint:
 
 def _kind_of_adapter(about: Mapping[str, Any]) -> Kind | None:
     """Return what an adapter with a head of its own reads, from the entries that PEFT writes."""
-    if about.get("task_type") == "SEQ_CLS":
-        return "text"
+    if (task := about.get("task_type")) in TASKS:
+        return TASKS[task]
     named = str((about.get("auto_mapping") or {}).get("base_model_class", ""))
     return next((kind for ending, kind in HEADS.items() if ending in named), None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.label_numbers import label_numbers
 from unweave.requests.models import ModelSource
+from unweave.requests.questions import template_of
 from unweave.requests.reading import open_data
 from unweave.requests.request_fields import keys_of, schema_of
 from unweave.requests.resolving import open_checkpoint
-from unweave.requests.roles import Roles, fits, obvious_roles
+from unweave.requests.roles import LANGUAGE, Roles, fits, obvious_roles
 
 SCHEMA = "request.schema.json"
 FEW, MOST_GROUPS = 5, 0.5  # values shown of a column; a column with more values than this share of rows is no group
+
+COLUMNS = ("input", "label", "prompt", "answer", "template")  # which of them there are depends on the model
 
 Lines = list[str]
 
@@ -48,7 +52,7 @@ def draft_request(model: str, train: str, *, weights: str | None, home: Path, re
         "# A request to forget. Fill in `forget`, then: unweave inspect THIS_FILE, and unweave unlearn THIS_FILE.",
         "# Paths are relative to this file.",
         "",
-        f"model: {_scalar(_beside(home, model))}  # reads {checkpoint.kind}{_classes(checkpoint)}",
+        f"model: {_scalar(_beside(home, model))}  # {_reads(checkpoint)}",
         *([f"weights: {_scalar(_beside(home, weights))}"] if weights else []),
         f"train: {_scalar(_beside(home, train))}  # {len(table):,} rows",
         "",
@@ -64,25 +68,25 @@ def draft_request(model: str, train: str, *, weights: str | None, home: Path, re
     return "\n".join(lines) + "\n"
 
 
-def _classes(checkpoint: ModelSource) -> str:
+def _reads(checkpoint: ModelSource) -> str:
+    if checkpoint.kind == LANGUAGE:
+        return "a causal language model"
     if not checkpoint.classes:
-        return ""
+        return f"reads {checkpoint.kind}"
     names = list(checkpoint.names)
     shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
-    return f"; {checkpoint.classes} classes" + (f": {shown}" if names else "")
+    return f"reads {checkpoint.kind}; {checkpoint.classes} classes" + (f": {shown}" if names else "")
 
 
 def _columns(table: DataTable, roles: Roles, checkpoint: ModelSource) -> Lines:
     """Return the lines of the columns: those that are obvious, and the choice where several fit."""
     every = ", ".join(f"{name} ({table.kind(name)})" for name in table.columns)
     lines = [f"# The columns of the data: {every}"]
-    if roles.inputs:
-        lines.append(f"input: {_scalar(roles.inputs[0])}")
-    else:
-        fit = [name for name in table.columns if name not in (roles.label, roles.id)]
-        fit = [name for name in fit if fits(table, name, checkpoint.kind)]
-        lines.append(f"input:  # name one of: {', '.join(fit or table.columns)}")
-    if roles.label:
+    language, (first, *_) = checkpoint.kind == LANGUAGE, (*roles.inputs, "")
+    lines.append(_column("prompt" if language else "input", first, table, checkpoint, [roles.label, roles.id]))
+    if language:
+        lines += [_column("answer", roles.label, table, checkpoint, [first, roles.id]), *_template(checkpoint)]
+    elif roles.label:
         lines += [f"label: {_scalar(roles.label)}  # {_counted(table, roles.label)}"]
         try:
             label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
@@ -91,6 +95,23 @@ def _columns(table: DataTable, roles: Roles, checkpoint: ModelSource) -> Lines:
     else:
         lines.append(f"label:  # name one of: {', '.join(table.columns)}")
     return [*lines, f"id: {_scalar(roles.id)}" if roles.id else "# id: the column of ids, if `forget` lists ids"]
+
+
+def _column(key: str, name: str, table: DataTable, checkpoint: ModelSource, others: Sequence[str | None]) -> str:
+    """Return the line of a column: its name or, where that is not obvious, those that fit and have no other role."""
+    if name:
+        return f"{key}: {_scalar(name)}"
+    fit = [name for name in table.columns if name not in others and fits(table, name, checkpoint.kind)]
+    return f"{key}:  # name one of: {', '.join(fit or table.columns)}"
+
+
+def _template(checkpoint: ModelSource) -> Lines:
+    """Return the line of the template, which must be the one that the model was trained with."""
+    try:
+        found = template_of(None, checkpoint.reader, checkpoint.name)
+    except UsageError as error:
+        return [f"# {error}", "# template: chat"]
+    return [f"template: {_scalar(found)}  # as the model was trained: chat, or a text with {{prompt}} and {{answer}}"]
 
 
 def _what(table: DataTable, roles: Roles) -> Lines:
@@ -109,7 +130,7 @@ def _what(table: DataTable, roles: Roles) -> Lines:
 
 def _rest(request: type) -> Lines:
     """Return a comment for every other key, with its help."""
-    said = {"model", "weights", "train", "input", "label", "id", "forget", "out"}
+    said = {"model", "weights", "train", "id", "forget", "out", *COLUMNS}
     properties = schema_of(request)["properties"]
     lines: Lines = []
     for key in keys_of(request):

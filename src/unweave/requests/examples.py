@@ -13,13 +13,15 @@ import torch
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.pictures import read_image
-from unweave.requests.roles import Roles
+from unweave.requests.roles import LANGUAGE, Roles
 from unweave.runs import label_names, plain_page
+from unweave.tasks import prompts_and_answers, written
 
 if TYPE_CHECKING:
     from unweave.requests.resolving import Rows
 
 SIDE, LONGEST, MOST = 96, 200, 12  # pixels of a picture, characters of a text, and rows that are shown
+WRITTEN = 48  # tokens of an answer that a model writes
 
 Picture = plain_page.Picture
 
@@ -70,6 +72,8 @@ def thumbnail(image: Any) -> Picture:
 
 def changed_predictions(result: Any, rows: Rows) -> str:
     """Return a section with samples of the training data whose prediction changed, those to forget first."""
+    if rows.checkpoint.kind == LANGUAGE:
+        return _changed_answers(result, rows)
     names, head, entries = label_names(result.original), list[str](), list[list[plain_page.Entry]]()
     after, before = result.scores.observed, result.scores.before
     for subset in result.split.names:
@@ -85,11 +89,38 @@ def changed_predictions(result: Any, rows: Rows) -> str:
         for place, entry in zip(places.tolist(), some, strict=True):
             said = (names.get(int(one[place]), str(int(one[place]))) for one in (old, new))
             entries.append([subset, *said, *entry])
+    return _section("Changed predictions", ["subset", "predicted before", "after", *head], entries)
+
+
+def _changed_answers(result: Any, rows: Rows) -> str:
+    """Return a section with prompts whose answer is reproduced by one model only, and what both write."""
+    tokenizer, template = rows.checkpoint.reader, rows.train.roles.template
+    head, entries = list[str](), list[list[plain_page.Entry]]()
+    parts = [observed.parts["train"] for observed in (result.scores.before, result.scores.observed)]
+    for subset in result.split.names:
+        if not len(result.split[subset]):
+            continue
+        old, new = (part[subset].correct for part in parts)
+        chosen = torch.from_numpy(result.split[subset])[torch.nonzero(old != new)[:MOST, 0]]
+        if not len(chosen):
+            continue
+        head, some = shown_rows(rows.train.table, rows.train.roles, chosen.tolist())
+        asked = [prompt for prompt, _ in prompts_and_answers(result.split.samples.read(chosen))]
+        texts = [_written(model, asked, tokenizer) for model in (result.original, result.model)]
+        entries += [[subset, *said, *entry] for said, entry in zip(zip(*texts, strict=True), some, strict=True)]
+    return _section(f"Changed answers (template {template!r})", ["subset", "written before", "after", *head], entries)
+
+
+def _written(model: Any, prompts: list[list[int]], tokenizer: Any) -> list[str]:
+    how: dict[str, Any] = {"pad": tokenizer.pad_token_id, "end": tokenizer.eos_token_id, "longest": WRITTEN}
+    return [tokenizer.decode(text, skip_special_tokens=True) for text in written(model, prompts, **how)]
+
+
+def _section(title: str, head: list[str], entries: list[list[plain_page.Entry]]) -> str:
     if not entries:
-        return plain_page.section("Changed predictions", plain_page.words("No prediction of a shown subset changed."))
+        return plain_page.section(title, plain_page.words("No prediction of a shown subset changed."))
     note = f"At most {MOST} samples of each subset of the training data. This page shows samples: keep it private."
-    body = plain_page.table(["subset", "predicted before", "after", *head], entries)
-    return plain_page.section("Changed predictions", plain_page.words(note), body)
+    return plain_page.section(title, plain_page.words(note), plain_page.table(head, entries))
 
 
 def as_text(head: Sequence[str], entries: Sequence[Sequence[plain_page.Entry]], *, width: int = 40) -> list[list[str]]:

@@ -17,12 +17,22 @@ from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
 from unweave.requests.pictures import Pictures
+from unweave.requests.questions import Questions, check_tokenizer
 from unweave.requests.roles import Kind, Roles
 from unweave.requests.sentences import Sentences
 from unweave.storage import quiet_transformers, read_json
 
-HEADS: dict[str, Kind] = {"ForSequenceClassification": "text", "ForImageClassification": "image"}
-AUTO = {"text": "AutoModelForSequenceClassification", "image": "AutoModelForImageClassification"}
+HEADS: dict[str, Kind] = {
+    "ForSequenceClassification": "text",
+    "ForImageClassification": "image",
+    "ForCausalLM": "language",
+    "LMHeadModel": "language",
+}
+AUTO = {
+    "text": "AutoModelForSequenceClassification",
+    "image": "AutoModelForImageClassification",
+    "language": "AutoModelForCausalLM",
+}
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
@@ -42,8 +52,8 @@ class TransformersCheckpoint:
         if found.kind not in AUTO:
             head = (found.config.architectures or ["none"])[0]
             raise UsageError(
-                f"{name} has no head for classification (its architecture is {head}). Give the checkpoint that was "
-                f"trained on your labels, one of {' or '.join(f'…{ending}' for ending in HEADS)}."
+                f"{name} has no head for classification, and is no causal language model (its architecture is {head}). "
+                f"Give the checkpoint that was trained on your data, one of {', '.join(f'…{one}' for one in HEADS)}."
             )
         return found
 
@@ -61,13 +71,15 @@ class TransformersCheckpoint:
 
     @property
     def names(self) -> Mapping[str, int]:
-        """The model's classes by name."""
+        """The model's classes by name; none of a language model."""
+        if self.kind == "language":
+            return {}
         return {str(name): int(number) for number, name in self.config.id2label.items()}
 
     @property
-    def classes(self) -> int:
-        """How many outputs the model has."""
-        return int(self.config.num_labels)
+    def classes(self) -> int | None:
+        """How many outputs the model has. None: it is a language model."""
+        return None if self.kind == "language" else int(self.config.num_labels)
 
     @cached_property
     def reader(self) -> Any:
@@ -76,7 +88,10 @@ class TransformersCheckpoint:
             transformers = need("transformers", "Opening a checkpoint")
             if self.kind == "image":
                 return transformers.AutoImageProcessor.from_pretrained(self.name, trust_remote_code=False)
-            return transformers.AutoTokenizer.from_pretrained(self.name, trust_remote_code=False)
+            found = transformers.AutoTokenizer.from_pretrained(self.name, trust_remote_code=False)
+        if self.kind == "language":
+            check_tokenizer(found, self.name, getattr(self.config.get_text_config(), "vocab_size", None))
+        return found
 
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Decode images with the checkpoint's processor, or text with its tokenizer."""
@@ -84,7 +99,10 @@ class TransformersCheckpoint:
             channels = getattr(self.config, "num_channels", None) or 3
             column = roles.inputs[0]
             return Pictures(table, column, labels, self.reader, channels, skip_unreadable=skip_unreadable)
-        return Sentences(table, roles, labels, self.reader, getattr(self.config, "max_position_embeddings", None))
+        most = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        if self.kind == "language":
+            return Questions(table, roles, self.reader, most)
+        return Sentences(table, roles, labels, self.reader, most)
 
     def fresh(self, start: str | None) -> nn.Module:
         """Return the model with the weights of ``start``, whose head may be missing, or with random weights."""
@@ -98,16 +116,15 @@ class TransformersCheckpoint:
     def begun(self) -> nn.Module:
         """Return the model in float32. Weights that the checkpoint lacks, such as those of its head, are random."""
         transformers = need("transformers", "Opening a checkpoint")
-        names = {"id2label": self.config.id2label, "label2id": self.config.label2id}
+        names = {"id2label": self.config.id2label, "label2id": self.config.label2id, "num_labels": self.classes}
         with explained(self.name, "loaded"):
             model: nn.Module = getattr(transformers, AUTO[self.kind]).from_pretrained(
                 self.name,
-                num_labels=self.config.num_labels,
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,
-                **names,
+                **({} if self.classes is None else names),
             )
         return model.eval()
 

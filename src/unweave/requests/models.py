@@ -33,6 +33,10 @@ class ModelSource(Protocol):
     def classes(self) -> int | None:
         """How many classes the model has. None: not known."""
 
+    @property
+    def reader(self) -> Any:
+        """The processor or the tokenizer; None if there is none."""
+
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Decode the inputs of a table as the model takes them."""
 

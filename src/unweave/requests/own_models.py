@@ -72,6 +72,10 @@ class OwnModel:
         """What the model reads."""
         return "own"
 
+    @property
+    def reader(self) -> None:
+        """Nothing: the model has no processor or tokenizer of its own."""
+
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Turn the inputs into tensors with the user's function, or as they are."""
         picture = not fits(table, roles.inputs[0], "numbers")

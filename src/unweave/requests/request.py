@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what needs torch is imported when it is used, because the h
     from unweave.requests.models import ModelSource
     from unweave.requests.request_inspection import RequestInspection
     from unweave.requests.resolving import Prepared, Rows
+    from unweave.requests.roles import NamedColumns
 
 WHAT = str | Sequence[int | str]
 
@@ -66,6 +67,13 @@ class Request(DeletionRequest):
     )
     input: str | Sequence[str] | None = option(None, help="Column of the inputs. Default: the only one that fits.")
     label: str | None = option(None, help="Column of the labels. Default: label or labels.")
+    prompt: str | None = option(None, help="Column of the prompts, for a language model. Default: question or prompt.")
+    answer: str | None = option(None, help="Column of the answers, for a language model. Default: answer.")
+    template: str | None = option(
+        None,
+        help="How prompt and answer become a text: chat, or a text with {prompt} and {answer} (\\n is a line break). "
+        "Default: the tokenizer's chat template or, without one, a plain text.",
+    )
     id_column: str | None = option(None, key="id", help="Column of the ids that --forget names. Default: id, if any.")
     forget: WHAT | None = option(
         None, path=True, help="What to forget: a file of ids or row numbers, or a condition in SQL over the columns."
@@ -199,6 +207,12 @@ class Request(DeletionRequest):
             return open_of_run(Path(self.after), self.model)
         return open_checkpoint(self.model, self.weights)
 
+    def columns(self) -> NamedColumns:
+        """Return the columns that the request names."""
+        from unweave.requests.roles import NamedColumns
+
+        return NamedColumns(_listed(self.input), self.label, self.prompt, self.answer, self.template, self.id_column)
+
     def find(self) -> Rows:
         """Find the columns and rows that the request means. No weights are loaded.
 
@@ -218,17 +232,12 @@ class Request(DeletionRequest):
             asked.checkpoint(),
             train=str(asked.train),
             test=asked.test,
-            inputs=_listed(asked.input),
-            label=asked.label,
-            id_column=asked.id_column,
+            columns=asked.columns(),
             forget=asked.forget or "",
             adjacent=asked.adjacent,
-        )
-        return dataclasses.replace(
-            found,
             after=None if asked.after is None else Path(asked.after),
-            test_split=None if asked.test_split is None else Path(asked.test_split),
         )
+        return dataclasses.replace(found, test_split=None if asked.test_split is None else Path(asked.test_split))
 
     def prepare(self) -> Prepared:
         """Load what the request names: the model, and the splits of its data."""

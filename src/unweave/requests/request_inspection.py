@@ -13,10 +13,11 @@ from unweave.errors import RunError, UsageError
 from unweave.evaluation import Inspection
 from unweave.requests.examples import as_text, shown_rows
 from unweave.requests.expected_cost import ExpectedCost, expected_cost
+from unweave.requests.prompt_inspection import PromptInspection, inspect_prompts
 from unweave.requests.reading import open_data
-from unweave.requests.request_run import check_beforehand, compute_of, load_rows, with_previous
-from unweave.requests.resolving import Prepared, Rows
-from unweave.requests.roles import find_roles
+from unweave.requests.request_run import check_beforehand, compute_of, configured, load_rows, with_previous
+from unweave.requests.resolving import Prepared, Rows, roles_of
+from unweave.requests.run_files import named_roles
 from unweave.requests.selecting import find_rows
 from unweave.runs import check_folder, plain_page
 from unweave.storage import write_whole
@@ -50,7 +51,7 @@ class RequestInspection:
     adjacent: str = ""
     head: list[str] = field(default_factory=list)
     examples: list[list[plain_page.Entry]] = field(default_factory=list)
-    inspection: Inspection | None = None
+    inspection: Inspection | PromptInspection | None = None
     cost: ExpectedCost | None = None
     rows: list[int] = field(default_factory=list)
 
@@ -139,15 +140,15 @@ def inspect_request(request: Request) -> RequestInspection:
     found.counts = {"rows": found.counts["rows"], **{name: len(prepared.split[name]) for name in prepared.split.names}}
     if prepared.test is not None:
         found.counts |= {f"test {name}": len(prepared.test[name]) for name in prepared.test.names}
-    attempt(lambda: asked.chosen().check(prepared.split))
+    method = attempt(lambda: configured(asked, rows))
+    if method is not None:
+        attempt(lambda: method.check(prepared.split))
     if asked.id:
         attempt(lambda: with_previous(asked).check(prepared.model, prepared.split, prepared.test))
     found.inspection = attempt(lambda: _inspected(asked, rows, prepared))
-    found.cost = attempt(
-        lambda: expected_cost(
-            prepared.model, prepared.split, asked.chosen(), compute=compute_of(asked), seed=asked.seed
-        )
-    )
+    if method is not None:
+        how: dict[str, Any] = {"compute": compute_of(asked), "seed": asked.seed}
+        found.cost = attempt(lambda: expected_cost(prepared.model, prepared.split, method, **how))
     return found
 
 
@@ -160,10 +161,7 @@ def _apart(request: Request, attempt: Callable[[Callable[[], Any]], Any]) -> Non
     if table is None:
         return
     if checkpoint is not None:
-        inputs = [request.input] if isinstance(request.input, str) else list(request.input or ())
-        names = [one.strip() for name in inputs for one in name.split(",")]
-        how: dict[str, Any] = {"inputs": names, "label": request.label, "id_column": request.id_column}
-        attempt(lambda: find_roles(table, checkpoint.kind, **how))
+        attempt(lambda: roles_of(checkpoint, table, request.columns()))
     ids = request.id_column or ("id" if "id" in table.columns else None)
     if request.forget is not None and (ids is None or ids in table.columns):
         attempt(lambda: find_rows(request.forget or "", table, ids, subset="forget"))
@@ -172,8 +170,8 @@ def _apart(request: Request, attempt: Callable[[Callable[[], Any]], Any]) -> Non
 def _describe(found: RequestInspection, rows: Rows) -> None:
     roles = rows.train.roles
     found.counts = {"rows": len(rows.train.table), "to forget": len(rows.train.forget)}
-    found.columns = {"input": ", ".join(roles.inputs), "label": roles.label}
-    found.columns |= {"id": roles.id} if roles.id else {}
+    columns = named_roles(roles)
+    found.columns = {key: ", ".join(one) if isinstance(one, list) else str(one) for key, one in columns.items()}
     found.adjacent = rows.rule if isinstance(rows.rule, str) else "the list"
     found.rows = rows.train.forget.tolist()
 
@@ -183,8 +181,10 @@ def _examples(found: RequestInspection, rows: Rows) -> None:
     found.head, found.examples = shown_rows(table, roles, rows.train.forget[:EXAMPLES].tolist())
 
 
-def _inspected(request: Request, rows: Rows, prepared: Prepared) -> Inspection:
+def _inspected(request: Request, rows: Rows, prepared: Prepared) -> Inspection | PromptInspection:
     """Look at the split with the model; groups are the labels, by their names."""
+    if template := rows.train.roles.template:
+        return inspect_prompts(prepared.model, prepared.split, template, compute_of(request))
     names = {number: name for name, number in rows.checkpoint.names.items()}
     labels = prepared.split.samples.labels()
     is_class = labels.ndim == 1 and not labels.is_floating_point()
@@ -192,7 +192,7 @@ def _inspected(request: Request, rows: Rows, prepared: Prepared) -> Inspection:
     return prepared.split.inspect(prepared.model, groups=groups, device=request.device)
 
 
-def _forecast(inspection: Inspection) -> str:
+def _forecast(inspection: Inspection | PromptInspection) -> str:
     """Return what the inspection says, with the first of its groups."""
     text, mark = str(inspection), "retained group"
     before, is_there, after = text.partition(mark)

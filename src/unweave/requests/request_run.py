@@ -18,6 +18,7 @@ from unweave.requests.hub_upload import check_upload, upload
 from unweave.requests.models import ModelSource
 from unweave.requests.recipes import BRIEF, recipe_of
 from unweave.requests.resolving import Prepared, Rows, prepare
+from unweave.requests.roles import LANGUAGE
 from unweave.requests.run_files import RESOLVED, RequestFiles, resolved_text
 from unweave.runs import SaveWith, check_folder, tidy, unfinished
 from unweave.runtime import processes
@@ -98,9 +99,15 @@ def with_previous(request: Request) -> Request:
     return request
 
 
+def configured(request: Request, rows: Rows) -> Method:
+    """Return the method with its settings and, for methods that make up answers, the tokenizer."""
+    chosen = request.chosen()
+    return chosen.with_given(tokenizer=rows.checkpoint.reader) if rows.checkpoint.kind == LANGUAGE else chosen
+
+
 def with_reference(request: Request, rows: Rows, prepared: Prepared, compute: Compute) -> Method:
     """Return the method. The goal retrain gets a model that is trained briefly, if the request has a recipe."""
-    chosen = request.chosen()
+    chosen = configured(request, rows)
     if not request.recipe:
         return chosen
     settings, start = recipe_of(request.recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,22 @@ from unweave.requests.hub_models import TransformersCheckpoint
 from unweave.requests.label_numbers import label_numbers
 from unweave.requests.models import ModelSource
 from unweave.requests.own_models import OwnModel, has_name_of_function
+from unweave.requests.questions import require_answers, template_of
 from unweave.requests.reading import open_data
-from unweave.requests.roles import Roles, find_roles
+from unweave.requests.roles import LANGUAGE, NamedColumns, Roles
 from unweave.requests.row_files import Positions
-from unweave.requests.run_files import earlier_split, weights_of_run
-from unweave.requests.selecting import RULES, What, find_rows, is_condition, rule_for, split_by, test_split_by
+from unweave.requests.run_files import earlier_split, gone_before, weights_of_run
+from unweave.requests.selecting import (
+    NEIGHBOURS,
+    RULES,
+    SAME_LABEL,
+    What,
+    find_rows,
+    is_condition,
+    rule_for,
+    split_by,
+    test_split_by,
+)
 from unweave.requests.timm_models import TIMM, TimmModel
 
 NONE: Positions = np.empty(0, dtype=np.int64)
@@ -50,6 +61,7 @@ class Rows:
     test: Located | None
     rule: What  # what is adjacent
     after: Path | None = None  # the folder of the run before
+    gone: Positions = field(default_factory=lambda: NONE)  # rows of training data that earlier runs forgot
     test_split: Path | None = None
 
 
@@ -90,30 +102,55 @@ def find(
     *,
     train: str,
     test: str | None,
-    inputs: tuple[str, ...],
-    label: str | None,
-    id_column: str | None,
+    columns: NamedColumns,
     forget: What,
     adjacent: What | None,
+    after: Path | None = None,
 ) -> Rows:
     """Find the columns and the rows of a request. No weights are loaded."""
     table = open_data(train)
-    roles = find_roles(table, checkpoint.kind, inputs=inputs, label=label, id_column=id_column)
-    labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
+    roles = roles_of(checkpoint, table, columns)
+    labels = labels_of(checkpoint, table, roles)
     rows = find_rows(forget, table, roles.id, subset="forget")
-    rule = rule_for(adjacent, rows, labels)
+    if adjacent == SAME_LABEL and checkpoint.kind == LANGUAGE:
+        raise UsageError(f"Answers are no labels, so --adjacent {SAME_LABEL} means nothing here. Use {NEIGHBOURS}.")
+    gone = gone_before(after, table)
+    if after is not None and len(np.setdiff1d(rows, gone)) == 0:
+        raise UsageError(f"{after} already forgot all {len(rows)} rows. Name others with --forget.")
+    rule = rule_for(adjacent, rows, labels, gone)
     named = None if rule in RULES else find_rows(rule, table, roles.id, subset="adjacent")
-    if named is not None and len(np.setdiff1d(named, rows)) == 0:
-        raise UsageError(f"All {len(named)} rows that are adjacent by {adjacent!r} are to be forgotten. Name others.")
+    if named is not None and len(np.setdiff1d(named, np.union1d(rows, gone))) == 0:
+        before = ", or were forgotten before" if len(gone) else ""
+        raise UsageError(
+            f"All {len(named)} rows that are adjacent by {adjacent!r} are to be forgotten{before}. Name others."
+        )
     located = Located(table, roles, labels, rows, named)
-    return Rows(checkpoint, located, _located_test(test, located, checkpoint, forget, rule) if test else None, rule)
+    found = _located_test(test, located, checkpoint, forget, rule) if test else None
+    return Rows(checkpoint, located, found, rule, after, gone)
+
+
+def roles_of(checkpoint: ModelSource, table: DataTable, columns: NamedColumns) -> Roles:
+    """Return the columns by role and, of a language model, the template."""
+    roles = columns.roles(table, checkpoint.kind)
+    if checkpoint.kind != LANGUAGE:
+        return roles
+    return replace(roles, template=template_of(columns.template, checkpoint.reader, checkpoint.name))
+
+
+def labels_of(checkpoint: ModelSource, table: DataTable, roles: Roles) -> Tensor:
+    """Return the label of every row as the model counts its classes. All answers of a language model count as one."""
+    if checkpoint.kind == LANGUAGE:
+        require_answers(table, roles)
+        return torch.zeros(len(table), dtype=torch.long)
+    return label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
 
 
 def _located_test(name: str, train: Located, checkpoint: ModelSource, forget: What, rule: What) -> Located:
     """Find the test data's rows. A condition means them too, while ids and row numbers are those of training data."""
     table = open_data(name, part="test")
-    roles = Roles(tuple(map(table.require, train.roles.inputs)), table.require(train.roles.label))
-    labels = label_numbers(table, roles.label, checkpoint.names, checkpoint.classes)
+    columns = tuple(map(table.require, train.roles.inputs)), table.require(train.roles.label)
+    roles = Roles(*columns, template=train.roles.template)
+    labels = labels_of(checkpoint, table, roles)
     rows = rows_if_condition(forget, table)
     named = None if rule in RULES else rows_if_condition(rule, table)
     return Located(table, roles, labels, NONE if rows is None else rows, named)
@@ -146,7 +183,7 @@ def prepare(
     forget = _readable(rows.train.forget, train)
     if len(forget) == 0:
         raise UsageError(f"None of the {len(rows.train.forget)} rows to forget can be read.")
-    split = split_by(rows.rule, _samples(train, keep_data), forget, named=rows.train.named, **how)
+    split = split_by(rows.rule, _samples(train, keep_data), forget, named=rows.train.named, gone=rows.gone, **how)
     other = None
     if test is not None and rows.test is not None:
         samples = _samples(test, keep_data)
@@ -171,8 +208,6 @@ def _later(rows: Rows, split: Split, test: Split | None) -> tuple[Split, Split |
     if rows.after is None:
         return split, test
     earlier = earlier_split(rows.after, split)
-    if len(np.setdiff1d(split.forget, np.union1d(earlier.forget, earlier.forgotten))) == 0:
-        raise UsageError(f"{rows.after} already forgot all {len(split.forget)} rows. Name others with --forget.")
     before = forgotten_tests(rows.after, test) if test is not None else None
     return split.after(earlier), test.after(before) if test is not None and before is not None else test
 

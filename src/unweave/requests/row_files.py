@@ -47,12 +47,12 @@ def rows_of_file(
     refuse_pickled(path, "text or JSON")
     if path.suffix == ".json":
         content = read_json(path)
-        if isinstance(content, dict) and subset in SUBSETS and isinstance(content.get(subset), list):
+        if isinstance(content, dict) and content.keys() >= {*SUBSETS}:
             if content.get("samples") != len(table):
                 raise UsageError(
                     f"{path} was made for {content.get('samples')} samples, but {table.name} has {len(table)}."
                 )
-            return rows_of_numbers(content[subset], table, str(path))
+            return rows_of_numbers(content.get(subset, []), table, str(path))
         if not isinstance(content, list):
             raise UsageError(f"{path} must hold a JSON list of ids or row numbers.")
         entries = [str(entry) for entry in content]

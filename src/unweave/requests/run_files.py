@@ -11,14 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from unweave.api import Split, report_page
 from unweave.engine import Callback
 from unweave.errors import UsageError
 from unweave.record import SPLIT, TEST_SPLIT
+from unweave.requests.data_table import DataTable
 from unweave.requests.examples import changed_predictions
 from unweave.requests.request_fields import keys_of
+from unweave.requests.roles import Roles
+from unweave.requests.row_files import Positions, rows_of_file
 from unweave.storage import MODEL, PAGE, WEIGHTS
 
 if TYPE_CHECKING:
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
 
 RESOLVED = "request.yaml"
 FOLDERS = ("out", "after", "key")  # keys that are always paths
-FROM_RUN = ("model", "weights", "train", "test", "input", "label", "id_column", "recipe")  # of the run before
+FROM_RUN = (  # of the run before
+    *("model", "weights", "train", "test", "input", "label", "prompt", "answer", "template", "id_column", "recipe"),
+)
 
 
 def resolved_text(request: Request, rows: Rows, *, test: bool) -> str:
@@ -51,8 +57,7 @@ def resolved_text(request: Request, rows: Rows, *, test: bool) -> str:
             value = Path(value)
         found[key] = _absolute(value) if field.metadata["path"] else _plain(value)
     located = rows.train
-    found |= {"input": list(located.roles.inputs), "label": located.roles.label, "forget": SPLIT, "adjacent": SPLIT}
-    found |= {"id": located.roles.id} if located.roles.id else {}
+    found |= {**named_roles(located.roles), "forget": SPLIT, "adjacent": SPLIT}
     found |= {"test-split": TEST_SPLIT} if test else {}
     said = {"forget": request.forget, "adjacent": request.adjacent or f"{rows.rule} (found by unweave)"}
     lines = [
@@ -60,6 +65,18 @@ def resolved_text(request: Request, rows: Rows, *, test: bool) -> str:
     ]
     head = ["# A request as it was resolved. It may identify people: only its owner can read this file.", *lines]
     return "\n".join(head) + f"\n{yaml.safe_dump(found, sort_keys=False, allow_unicode=True)}"
+
+
+def named_roles(roles: Roles) -> dict[str, Any]:
+    """Return the columns by the keys that name them in a request.
+
+    >>> named_roles(Roles(("text",), "label", "id"))
+    {'input': ['text'], 'label': 'label', 'id': 'id'}
+    """
+    ids = {"id": roles.id} if roles.id else {}
+    if roles.template:
+        return {"prompt": roles.inputs[0], "answer": roles.label, "template": roles.template, **ids}
+    return {"input": list(roles.inputs), "label": roles.label, **ids}
 
 
 def _absolute(value: Any) -> Any:
@@ -123,6 +140,18 @@ def weights_of_run(folder: Path) -> Path:
 
 def earlier_split(folder: Path, split: Split) -> Split:
     """Return what the run in a folder and the runs before it made a model forget, over the samples of a split."""
+    return Split.load(_split_file(folder), split.samples)
+
+
+def gone_before(folder: Path | None, table: DataTable) -> Positions:
+    """Return the rows that the run in a folder and the runs before it forgot; none without a folder."""
+    if folder is None:
+        return np.empty(0, dtype=np.int64)
+    files = [rows_of_file(_split_file(folder), table, None, subset=subset) for subset in ("forget", "forgotten")]
+    return np.union1d(*files)
+
+
+def _split_file(folder: Path) -> Path:
     if not (folder / SPLIT).is_file():
         raise UsageError(f"{folder} has no {SPLIT}, which says what the run forgot. Give the folder of its run.")
-    return Split.load(folder / SPLIT, split.samples)
+    return folder / SPLIT

@@ -6,6 +6,7 @@ Files and conditions become row numbers before any model is loaded.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from unweave.api import Split
 from unweave.data import Samples, adjacency_scores, as_groups
-from unweave.errors import UsageError
-from unweave.evaluation import features
+from unweave.errors import RunWarning, UsageError
+from unweave.evaluation import FEW_ADJACENT, features
 from unweave.requests.conditions import rows_where
 from unweave.requests.data_table import DataTable
 from unweave.requests.row_files import ROWS, Positions, rows_of_file, rows_of_ids, rows_of_numbers
@@ -75,23 +76,24 @@ def _some(rows: Positions, what: What, table: DataTable) -> Positions:
     return rows
 
 
-def same_label(forget: Positions, labels: Tensor) -> Positions:
-    """Return the other rows that have a label of the forget set."""
+def same_label(forget: Positions, labels: Tensor, gone: Positions) -> Positions:
+    """Return the other rows that have a label of the forget set, without those that earlier runs forgot."""
     groups = as_groups(labels).numpy()
-    return np.setdiff1d(np.flatnonzero(np.isin(groups, np.unique(groups[forget]))), forget)
+    return np.setdiff1d(np.flatnonzero(np.isin(groups, np.unique(groups[forget]))), np.union1d(forget, gone))
 
 
-def rule_for(what: What | None, forget: Positions, labels: Tensor) -> What:
+def rule_for(what: What | None, forget: Positions, labels: Tensor, gone: Positions) -> What:
     """Return what is adjacent where nobody said it: the same label or, where that is none or too much, neighbours.
 
-    >>> rule_for(None, np.array([0]), torch.tensor([0, 0, 1, 1, 1, 1, 1, 1]))
+    >>> none = np.empty(0, dtype=np.int64)
+    >>> rule_for(None, np.array([0]), torch.tensor([0, 0, 1, 1, 1, 1, 1, 1]), none)
     'same-label'
-    >>> rule_for(None, np.array([0]), torch.tensor([0, 0, 0, 1]))
+    >>> rule_for(None, np.array([0]), torch.tensor([0, 0, 0, 1]), none)
     'neighbours'
     """
     if what is not None:
         return what
-    count = len(same_label(forget, labels))
+    count = len(same_label(forget, labels, gone))
     return SAME_LABEL if 0 < count <= MOST * len(labels) else NEIGHBOURS
 
 
@@ -102,21 +104,37 @@ def split_by(
     *,
     model: nn.Module,
     named: Positions | None,
+    gone: Positions,
     device: str | torch.device | None,
 ) -> Split:
-    """Return the training split; ``named`` are the adjacent rows where they were named."""
+    """Return the training split.
+
+    ``named`` are the adjacent rows where they were named, and ``gone`` those that earlier runs forgot.
+    """
     if named is not None:
         return Split(samples, forget, np.setdiff1d(named, forget))
     if rule == SAME_LABEL:
-        adjacent = same_label(forget, samples.labels())
+        adjacent = same_label(forget, samples.labels(), gone)
         if len(adjacent) == 0:
             raise UsageError(
                 f"No kept row has a label of the {len(forget)} rows to forget, so --adjacent {SAME_LABEL} finds none. "
                 f"Use --adjacent {NEIGHBOURS}."
             )
         return Split(samples, forget, adjacent)
-    k = min(K, len(samples) - len(forget))
-    return Split.by_neighbours(samples, forget=forget, model=model, k=k, fraction=FRACTION, device=device)
+    kept = np.setdiff1d(np.arange(len(samples)), np.union1d(forget, gone))
+    if len(kept) == 0:
+        raise UsageError(f"Nothing is left to keep: earlier runs forgot the other {len(gone)} rows.")
+    of_forget, of_kept = (features(model, samples, torch.from_numpy(some), device=device) for some in (forget, kept))
+    scores = adjacency_scores(of_forget, of_kept, min(K, len(kept))).numpy()
+    count = min(max(1, round(FRACTION * len(kept))), int((scores > 0).sum()))
+    if count < FEW_ADJACENT:
+        warnings.warn(
+            f"Only {count} adjacent samples were found, which is little to repair neighbours with. Name more with "
+            "--adjacent.",
+            RunWarning,
+            stacklevel=2,
+        )
+    return Split(samples, forget, kept[np.argsort(-scores, kind="stable")[:count]])
 
 
 def test_split_by(

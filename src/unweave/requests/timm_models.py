@@ -49,6 +49,10 @@ class TimmModel:
         """How many classes the model has."""
         return int(self.module.num_classes)  # type: ignore[arg-type]
 
+    @property
+    def reader(self) -> None:
+        """Nothing: the model has no processor or tokenizer of its own."""
+
     def read(self, table: DataTable, roles: Roles, labels: Tensor, *, skip_unreadable: bool) -> Stored:
         """Turn images into tensors with the transform that timm made the model for."""
         timm = need("timm.data", "Reading images for a model of timm")

@@ -120,6 +120,7 @@ def groups(scores: Scores, names: Mapping[int, str]) -> list[LabelGroup]:
 def _has_classes(predictions: Predictions) -> bool:
     labels = predictions.labels
     plain = labels.ndim == 1 and not labels.is_floating_point() and labels.dtype != torch.bool
+    plain = plain and not predictions.task.has_tokens  # whose labels are the numbers of tokens
     return len(labels) > 0 and plain and predictions.recognised is not None
 
 

@@ -10,7 +10,7 @@
 from unweave.tasks.answering import prompts_and_answers, written
 from unweave.tasks.binary import Binary
 from unweave.tasks.classification import CLASSIFICATION, Classification, Loss, cross_entropy, log_odds, logits
-from unweave.tasks.finding import describe_task, find_task, scoring_task
+from unweave.tasks.finding import describe_task, find_task, is_text, scoring_task
 from unweave.tasks.language import Language, token_losses
 from unweave.tasks.multi_label import MultiLabel
 from unweave.tasks.own_loss import OwnLoss
@@ -36,6 +36,7 @@ __all__ = [
     "explained",
     "find_task",
     "hidden_states",
+    "is_text",
     "log_odds",
     "logits",
     "prompts_and_answers",

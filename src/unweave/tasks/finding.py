@@ -48,7 +48,7 @@ def find_task(given: Task | str | None, model: nn.Module, samples: Samples, rows
             return find_task(NAMED[given](), model, samples, rows, device)
     with reading(model, device):  # samples too: a transform may draw random numbers
         one = samples.batch(rows[:1].cpu(), device)
-        if given is None and _is_text(one.data):
+        if given is None and is_text(one.data):
             return find_task(Language(), model, samples, rows, device)
         labels = labels_of(one.data).cpu()
         raw = explained(model, one.data)
@@ -72,8 +72,12 @@ def scoring_task(task: Task, model: nn.Module, samples: Samples, rows: Tensor, d
         return task
 
 
-def _is_text(data: Data) -> bool:
-    """Tell whether a sample is a text with a whole number as the label of each token."""
+def is_text(data: Data) -> bool:
+    """Tell whether a sample is a text with a whole number as the label of each token.
+
+    >>> is_text({"input_ids": torch.tensor([[5, 6]]), "labels": torch.tensor([[-100, 6]])})
+    True
+    """
     if not isinstance(data, Mapping) or not isinstance(ids := data.get("input_ids"), Tensor):
         return False
     labels = labels_of(data)

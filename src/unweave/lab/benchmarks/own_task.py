@@ -103,6 +103,8 @@ def _of_request(file: Path) -> OwnTask:
         original=lambda: prepared().model,
         can_retrain=bool(asked.recipe),
         options={"of": hashlib.sha256(file.read_bytes()).hexdigest()[:8]},
+        has_tokens=checkpoint.kind == "language",
+        given=lambda _: {"tokenizer": checkpoint.reader},
         notes={"model": Path(str(asked.model)).name, "data": Path(str(asked.train)).name},
     )
 

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 from unweave.api import Split
+from unweave.data import Samples
+from unweave.evaluation import features
 from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
 from unweave.lab.benchmarks.tofu_data import (
     AUTHORS,
@@ -30,7 +32,6 @@ from unweave.lab.benchmarks.tofu_data import (
     Rows,
     Words,
     nearest_by_votes,
-    question_features,
     read_rows,
     template_distances,
     words_of,
@@ -130,7 +131,7 @@ def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, kept:
         return nearest_by_votes(template_distances(asked[kept:], asked[:kept]), groups=np.arange(kept), share=SHARE)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        found = question_features(words.make(), tokens)
+        found = features(words.make(), Samples(dict(tokens)), torch.arange(len(rows)), precision="float32")
     distances = torch.cdist(found[kept:], found[:kept]).numpy()
     return nearest_by_votes(distances, groups=np.arange(kept) // EACH, share=SHARE)
 

@@ -15,23 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from unweave.data import CHAT, Data, Samples, answers, labels_of
-from unweave.engine import Forward
+from unweave.data import CHAT, PLAIN, answers
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import networks
 from unweave.lab.benchmarks.benchmark import Options
 from unweave.lab.benchmarks.sources import HUB
-from unweave.runtime import pick_device
 from unweave.settings import setting
-from unweave.tasks import IGNORED, Language, hidden_states
 
 EACH, AUTHORS = 20, 200  # questions of an author, authors
 SMALL_AUTHORS = 8
 HUB_NAME = "locuslab/TOFU"
-PLAIN = "Question: {prompt}\nAnswer: {answer}"
 SMALL_TEMPLATE = "{prompt} {answer}"
 SMALL_WORDS = re.compile(r"\w+|[^\w\s]")
 PADDING, END, UNKNOWN = "[PAD]", "[END]", "[UNK]"
@@ -166,24 +161,6 @@ def small_model(words: int) -> nn.Module:
 
 
 # Neighbours
-
-
-def question_features(model: nn.Module, data: Mapping[str, Tensor]) -> Tensor:
-    """Return the mean of the last block's outputs over the tokens of each question."""
-    samples, every = Samples(dict(data)), torch.arange(len(data["labels"]))
-    Language().require_samples(model, samples, every)
-    device = pick_device(None)
-    forward = Forward(device=device, precision="float32")
-    last = max(len(part) for part in model.modules() if isinstance(part, nn.ModuleList)) - 1
-
-    def mean(model: nn.Module, data: Data) -> Tensor:
-        hidden = hidden_states(model, data, layer=last)
-        mask = data["attention_mask"] if isinstance(data, Mapping) else torch.ones_like(labels_of(data))
-        asked = (labels_of(data) == IGNORED) & mask.bool()
-        return (hidden * asked[..., None]).sum(dim=1) / asked.sum(dim=1, keepdim=True)
-
-    found = forward.rows(mean, model.to(device), samples, every, labels=Language().label_rows)[0].cpu()
-    return found - found.mean(dim=0)  # what all questions share would hide what they do not
 
 
 def nearest_by_votes(distances: np.ndarray, *, groups: np.ndarray, share: float) -> np.ndarray:
