@@ -122,6 +122,15 @@ def driver(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def page_browser(driver):
+    """A browser for pages that a test opens itself."""
+    found = Browser(driver)
+    for kind in ("browser", "performance"):
+        found.log(kind)
+    return found
+
+
+@pytest.fixture(scope="module")
 def browser(study, driver):
     """A browser that shows the page of the module's study."""
     found = Browser(driver)

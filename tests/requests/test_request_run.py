@@ -55,7 +55,7 @@ def test_what_identifies_people_is_readable_by_the_owner_only(home, ran):
         assert "Person 0" not in text
         assert not any(row["text"] in text for row in sentences())
     page = (home / "run" / "report.html").read_text()
-    assert page.index("Forgotten:") < page.index("Before and after") < page.index("Groups")
+    assert page.index("Forgotten:") < page.index('id="before-and-after"') < page.index('id="groups"')
     assert "2031-17" in page
     assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
 

@@ -342,7 +342,9 @@ def report_page(result: Result, *more: str) -> str:
     """Return the page of a run, with further sections."""
     counts = {subset: len(result.split[subset]) for subset in EVERY}
     names = label_names(result.original)
-    return run_page(result.config, result.scores, str(result.verdict), counts, names=names, more=more)
+    found = result.verdict
+    outcome = {"reached": found.reached, "kept": found.kept}
+    return run_page(result.config, result.scores, str(found), counts, **outcome, names=names, more=more)
 
 
 def _card(result: Result) -> str:

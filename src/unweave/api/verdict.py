@@ -71,6 +71,11 @@ class Verdict:
         return bool(abs(row["after"] - share) <= max(NEAR, _noise(row)))
 
     @property
+    def reached(self) -> bool | None:
+        """Whether the run reached its goal: to erase, or a model as if never trained on the forget data."""
+        return self.forgotten if self.goal == "erase" else self.as_if_never_trained
+
+    @property
     def passes(self) -> float | None:
         """The sample gradients of the run, in passes over the kept training data. None: unknown."""
         return self.cost.sample_gradients / self.kept_samples if self.kept_samples else None
@@ -105,8 +110,7 @@ class Verdict:
     def warnings(self) -> dict[str, str]:
         """What went wrong, in sentences, by subset. Losses that may be chance are left out."""
         found = {}
-        failed = self.forgotten if self.goal == "erase" else self.as_if_never_trained
-        if (row := self._forget) is not None and failed is False:
+        if (row := self._forget) is not None and self.reached is False:
             found["forget"] = f"The verdict: {self._about_forget(row)}"
         for row in _judged(self.rows):
             if _loss(row) > max(KEPT, _noise(row)):
@@ -126,9 +130,8 @@ class Verdict:
 
     def _forgotten(self) -> str:
         """Return whether the goal was reached, and in which numbers."""
-        erase = self.goal == "erase"
-        title, reached = ("Forgotten", self.forgotten) if erase else ("As if never trained", self.as_if_never_trained)
-        answer = {True: "yes", False: "no", None: "not known"}[reached]
+        title = "Forgotten" if self.goal == "erase" else "As if never trained"
+        answer = {True: "yes", False: "no", None: "not known"}[self.reached]
         return f"{title}: {answer}." + (f" {self._about_forget(row)}" if (row := self._forget) else "")
 
     def _about_forget(self, row: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def _is_file(value: Any, table: DataTable) -> bool:
 
 
 def thumbnail(image: Any) -> Picture:
-    """Return an image as a small picture for a page."""
+    """Return an image as a small picture for a page. Its row, in the same line of the table, names it."""
     image.thumbnail((SIDE, SIDE))
     file = io.BytesIO()
     image.save(file, "PNG")
@@ -120,7 +120,8 @@ def _section(title: str, head: list[str], entries: list[list[plain_page.Entry]])
     if not entries:
         return plain_page.section(title, plain_page.words("No prediction of a shown subset changed."))
     note = f"At most {MOST} samples of each subset of the training data. This page shows samples: keep it private."
-    return plain_page.section(title, plain_page.words(note), plain_page.table(head, entries))
+    body = plain_page.searched(head, entries, caption="Samples whose answer changed, those to forget first.")
+    return plain_page.section(title, plain_page.words(note), body)
 
 
 def as_text(head: Sequence[str], entries: Sequence[Sequence[plain_page.Entry]], *, width: int = 40) -> list[list[str]]:

@@ -1,27 +1,21 @@
-"""Plain HTML pages: one file, no script, nothing from the network. Every text is escaped.
+"""Plain HTML pages: one file, nothing from the network. Every text is escaped; only tables to search have a script.
 
 >>> print(table(["name", "value"], [["<b>", Bar(0.25)]]).partition("<tbody>")[2].partition("</tbody>")[0])
-<tr><td>&lt;b&gt;</td><td class="number">25.0%<i style="width:25.0%"></i></td></tr>
+<tr><th scope="row">&lt;b&gt;</th><td class="number">25.0%<i style="width:25.0%"></i></td></tr>
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 PICTURE = "data:image/"
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --bar: #4a7db555; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.number { text-align: right; position: relative; }
-td.number i { position: absolute; left: 0; bottom: 0; height: 3px; background: var(--bar); }
-pre { white-space: pre-wrap; padding: .75rem 1rem; border-left: 4px solid var(--bar); }
-img { image-rendering: auto; max-height: 96px; } .scroll { overflow-x: auto; }
-"""
+SEARCHED = '<div class="searched">'
 
 
 @dataclass(frozen=True)
@@ -33,34 +27,70 @@ class Bar:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture inside the page: a data URI of an image."""
+    """A picture inside the page: a data URI of an image, and words for those who do not see it."""
 
     source: str
+    words: str = ""
 
 
 Entry = str | int | float | Bar | Picture | None
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """Return a whole page: its title and its parts, which are HTML already."""
-    named = html.escape(title)
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+def page(title: str, parts: Iterable[str], *, lead: Sequence[str] = ()) -> str:
+    """Return a whole page.
+
+    Args:
+        title: Its heading.
+        parts: Its parts, which are HTML already. Those made by `section` are in its list of contents.
+        lead: Parts above the list of contents, which are HTML already.
+
+    Returns:
+        HTML.
+
+    >>> "script-src 'none'" in page("A title", [section("One", words("text"))])
+    True
+    """
+    named, body = html.escape(title), "\n".join(parts)
+    script = _resource("search.js") if SEARCHED in body else ""
+    allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<title>{named}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{named}</h1>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+        f'<title>{named}</title>\n<link rel="icon" href="data:,">\n<style>{style()}</style>\n</head>\n'
+        '<body>\n<a class="skip" href="#main">Skip to the report</a>\n'
+        f"<header>\n<h1>{named}</h1>\n" + "\n".join(lead) + f"\n</header>\n{_contents(body)}"
+        f'<main id="main">\n{body}\n</main>\n{f"<script>{script}</script>" if script else ""}</body>\n</html>\n'
     )
+
+
+def style() -> str:
+    """Return the style of these pages."""
+    return _resource("plain.css")
+
+
+def _resource(name: str) -> str:
+    return files("unweave.runs").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _contents(body: str) -> str:
+    """Return links to the sections of a page; nothing for a page of one."""
+    found = re.findall(r'<h2 id="([\w-]+)">(.*?)</h2>', body)
+    links = "".join(f'<li><a href="#{name}">{words}</a></li>' for name, words in found)
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n' if len(found) > 1 else ""
 
 
 def section(title: str, *parts: str) -> str:
     """Return a heading with parts below it, which are HTML already."""
-    return "\n".join([f"<h2>{html.escape(title)}</h2>", *parts])
+    name = re.sub(r"\W+", "-", title.lower()).strip("-")
+    head = f'<section aria-labelledby="{name}">\n<h2 id="{name}">{html.escape(title)}</h2>'
+    return "\n".join([head, *parts, "</section>"])
 
 
-def words(text: str) -> str:
+def words(text: str, *, kind: str = "") -> str:
     """Return a paragraph."""
-    return f"<p>{html.escape(text)}</p>"
+    return f'<p class="{kind}">{html.escape(text)}</p>' if kind else f"<p>{html.escape(text)}</p>"
 
 
 def block(text: str) -> str:
@@ -73,17 +103,50 @@ def points(texts: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Entry]]) -> str:
-    """Return a table."""
-    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+def terms(meanings: Iterable[tuple[str, str]]) -> str:
+    """Return words with what they mean."""
+    return "<dl>" + "".join(f"<dt>{html.escape(a)}</dt><dd>{html.escape(b)}</dd>" for a, b in meanings) + "</dl>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str = "") -> str:
+    """Return a table. The first entry of a row names it. Without names, a head has no row of its own."""
+    rows = list(rows)
+    numbers = {place for row in rows for place, entry in enumerate(row) if isinstance(entry, Bar | int | float)}
+    top = "".join(_heading(name, number=place in numbers) for place, name in enumerate(head))
+    above = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
+    said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    body = "".join(f"<tr>{_named(row[0])}{''.join(map(_cell, row[1:]))}</tr>" for row in rows)
+    return f'<div class="scroll" tabindex="0"><table>{said}{above}<tbody>{body}</tbody></table></div>'
+
+
+def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: str) -> str:
+    """Return a table to search, and to filter by the first entry of its rows. Without scripts it shows all."""
+    kinds = list(dict.fromkeys(str(row[0]) for row in rows))
+    options = "".join(f"<option>{html.escape(kind)}</option>" for kind in kinds)
+    controls = (
+        '<div class="controls" role="search"><label>Search <input type="search"></label>'
+        f'<label>Show <select><option value="">all</option>{options}</select></label>'
+        f'<p role="status">{len(rows)} of {len(rows)} shown.</p></div>'
+    )
+    return f"{SEARCHED}{controls}{table(head, rows, caption=caption)}</div>"
+
+
+def _heading(name: str, *, number: bool) -> str:
+    if not name:
+        return "<td></td>"
+    kind = ' class="number"' if number else ""
+    return f'<th scope="col"{kind}>{html.escape(name)}</th>'
+
+
+def _named(entry: Entry) -> str:
+    """Return the entry that names a row."""
+    return f'<th scope="row">{html.escape(entry)}</th>' if isinstance(entry, str) else _cell(entry)
 
 
 def _cell(entry: Entry) -> str:
     if isinstance(entry, Picture):
         safe = entry.source if entry.source.startswith(PICTURE) else ""
-        return f'<td><img alt="" src="{html.escape(safe)}"></td>'
+        return f'<td><img alt="{html.escape(entry.words)}" src="{html.escape(safe)}"></td>'
     if isinstance(entry, Bar):
         if entry.share is None:
             return '<td class="number">–</td>'

@@ -16,9 +16,43 @@ from unweave.runs import plain_page as html
 from unweave.runs.model_card import limits_of
 
 MOST_GROUPS = 60  # rows of the table of groups
+LOOK = "Look at the numbers below before you use the model."
+OUTCOMES: dict[tuple[bool | None, bool | None], tuple[str, str]] = {
+    (True, True): (
+        "The model forgot the data and kept the rest",
+        "use the model. Keep this folder: it is your evidence.",
+    ),
+    (True, False): (
+        "The model forgot the data, but lost some of what it should keep",
+        "use the model only if you can bear the losses below. If not, choose gentler settings, or retrain.",
+    ),
+    (False, True): (
+        "The model kept the rest, but did not forget enough",
+        "do not use it for this request yet. Raise the effort, choose another method, or retrain.",
+    ),
+    (False, False): (
+        "The model neither forgot enough nor kept the rest",
+        "do not use it. Choose another method or other settings, or retrain.",
+    ),
+    (True, None): ("The model forgot the data", f"measure what it kept: that is not known. {LOOK}"),
+    (False, None): (
+        "The model did not forget enough",
+        "do not use it for this request yet. Raise the effort, or retrain.",
+    ),
+    (None, True): ("The model kept the rest; whether it forgot is not known", LOOK.lower()),
+    (None, False): ("The model lost some of what it should keep; whether it forgot is not known", LOOK.lower()),
+    (None, None): ("Whether the model forgot and kept is not known", LOOK.lower()),
+}
+TERMS = (
+    ("Recognised", "the model still gives the right answer to a sample."),
+    ("Forget data", "what the model is to forget."),
+    ("Adjacent data", "data to keep that resembles the forget data."),
+    ("Remote data", "all other data to keep."),
+    ("Kept", "adjacent and remote accuracy fell by at most 2 points."),
+)
 ATTACKS = {
-    "mia_svc_confidence": "An attack by confidence takes this share of the forget samples for training data.",
-    "mia_population_auc": "AUC of an attack by losses on the forget samples: 50% is chance.",
+    "mia_svc_confidence": "An attack by confidence takes this share of the forget samples for unseen data.",
+    "mia_population_auc": "An attack by losses tells forget samples from unseen ones this well (AUC; 50% is chance).",
 }
 
 
@@ -40,6 +74,8 @@ def run_page(
     verdict: str,
     counts: Mapping[str, int],
     *,
+    reached: bool | None = None,
+    kept: bool | None = None,
     names: Mapping[int, str] | None = None,
     more: Sequence[str] = (),
 ) -> str:
@@ -50,6 +86,8 @@ def run_page(
         scores: What was measured. Groups are shown if it holds the models' outputs.
         verdict: The verdict in words.
         counts: How many samples each subset of the training data has.
+        reached: Whether the run reached its goal. None: unknown.
+        kept: Whether it kept what it should. None: unknown.
         names: The names of the labels.
         more: Further sections, which are HTML already.
 
@@ -57,29 +95,31 @@ def run_page(
         HTML.
 
     >>> config = {"method": "ga", "profile": "default", "settings": {"epochs": 5}, "seed": 0, "precision": "float32"}
-    >>> "Forgotten: &lt;b&gt;" in run_page(config, Scores({}), "Forgotten: <b>", {"forget": 3})
-    True
+    >>> page = run_page(config, Scores({}), "Forgotten: <b>", {"forget": 3}, reached=True, kept=True)
+    >>> "Forgotten: &lt;b&gt;" in page, "<h1>The model forgot the data and kept the rest</h1>" in page
+    (True, True)
     """
     found = groups(scores, names or {})
     settings = [[str(name), str(value)] for name, value in config.get("settings", {}).items()]
+    title, advice = OUTCOMES[reached, kept]
     parts = [
-        html.block(verdict),
-        html.table(["", ""], _facts(config, counts)),
+        html.section("The verdict", html.block(verdict), html.terms(TERMS)),
         html.section("Before and after", _accuracies(scores)),
         *([_groups(found)] if found else []),
         *more,
         *([html.section("Attacks", *attacks)] if (attacks := _attacks(scores)) else []),
         html.section("What this does not show", html.points(limits_of(config, scores))),
+        html.section("The run", html.table(["", ""], _facts(config, counts))),
         html.section("Settings", html.table(["setting", "value"], settings)),
     ]
-    return html.page("Unlearning report", parts)
+    request = config.get("request")
+    lead = [html.words(f"Request {request}", kind="soft")] if request else []
+    return html.page(title, parts, lead=[*lead, html.words(f"What to do: {advice}", kind="advice")])
 
 
 def _facts(config: Mapping[str, Any], counts: Mapping[str, int]) -> list[list[str]]:
-    request = config.get("request")
     data = ", ".join(f"{counts[subset]:,} {subset}" for subset in EVERY if counts.get(subset))
     return [
-        *([["request", str(request)]] if request else []),
         ["training data", data],
         ["method", f"{config.get('method')}, profile {config.get('profile')}"],
         ["seed and precision", f"{config.get('seed')}, {config.get('precision')}"],
@@ -93,7 +133,8 @@ def _accuracies(scores: Scores) -> str:
         for metric in scores.metrics
         if metric.metric == "accuracy" and metric.subset and metric.value is not None
     ]
-    return html.table(["data", "subset", "accuracy before", "accuracy after"], rows)
+    said = "Share of samples that the model recognises. Forget data should go down, adjacent and remote data stay."
+    return html.table(["data", "subset", "accuracy before", "accuracy after"], rows, caption=said)
 
 
 def groups(scores: Scores, names: Mapping[int, str]) -> list[LabelGroup]:
@@ -132,16 +173,16 @@ def _groups(found: list[LabelGroup]) -> str:
     rest = len(found) - len(rows)
     note = f"The {len(rows)} groups that changed most; {rest} more are left out." if rest else "Largest changes first."
     head = ["data", "subset", "label", "samples", "before", "after"]
-    return html.section("Groups", html.words(note), html.table(head, rows))
+    return html.section("Groups", html.table(head, rows, caption=f"Share recognised, by label. {note}"))
 
 
 def _attacks(scores: Scores) -> list[str]:
     rows: list[list[html.Entry]] = [
-        [ATTACKS[metric.metric], html.Bar(metric.before), html.Bar(metric.value)]
+        [metric.split, ATTACKS[metric.metric], html.Bar(metric.before), html.Bar(metric.value)]
         for metric in scores.metrics
         if metric.metric in ATTACKS and metric.subset == "forget" and metric.value is not None
     ]
-    return [html.table(["attack", "before", "after"], rows)] if rows else []
+    return [html.table(["data", "attack", "before", "after"], rows)] if rows else []
 
 
 def label_names(model: nn.Module) -> dict[int, str]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from unweave.errors import UsageError
+from unweave.lab.report.record_verdict import bound_of, verdict_of
 from unweave.lab.report.templates import render, resource
 from unweave.record import changes, check_content, is_rounded, signing, spread
+from unweave.runs import plain_page
 from unweave.storage import write_whole
 
 
@@ -20,7 +22,7 @@ def write_record_page(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
         "drift": _drift(records),
         "records": [_record(record) for record in records],
     }
-    page = render("record.html", style=resource("page/record.css"), **shown)
+    page = render("record.html", style=plain_page.style() + resource("page/record.css"), **shown)
     write_whole(path, page.encode())
 
 
@@ -40,14 +42,16 @@ def _drift(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if len(rows) < 2:
         return None
     places, lines = changes(rows)
-    head = ["request", *(" ".join(place) + words for place in places for words in ("", ", so far"))]
-    return {"head": head, "rows": [[name, *(_points(one) for pair in found for one in pair)] for name, found in lines]}
+    shown = [[name, *(f"{_points(now)} / {_points(so_far)}" for now, so_far in found)] for name, found in lines]
+    return {"head": ["request", *(" ".join(place) for place in places)], "rows": shown}
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     whole = check_content(record)
     return {
         "id": record["request"]["id"],
+        "verdict": verdict_of(record),
+        "bound": bound_of(record),
         "alert": "" if whole.holds else f"This record {whole.words}.",
         "facts": _facts(record),
         "spread": "in steps of" if is_rounded(record) else "95% interval",
