@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ import torch
 from tests.helpers.calling import unlearn_with
 from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
-from unweave import Checkpoints, Compute, evaluate, unlearn
+from unweave import Callback, Checkpoints, Compute, evaluate, unlearn
 from unweave.engine import Workbench
+from unweave.engine.compiling import captures, recording
 from unweave.methods import find_method
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -142,3 +144,136 @@ def test_pieces_change_nothing_on_cuda(digits):
     )
     for name, tensor in whole.model.state_dict().items():
         assert torch.allclose(tensor, cut.model.state_dict()[name], atol=1e-4), name
+
+
+@contextmanager
+def deterministic(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The passes that are recorded, of phases of any length."""
+    made = []
+    record = recording.Recording.record
+
+    def counted(self):
+        record(self)
+        made.append(self)
+
+    monkeypatch.setattr(captures, "FEWEST", 1)
+    monkeypatch.setattr(recording.Recording, "record", counted)
+    return made
+
+
+@pytest.mark.parametrize("name", ON_ANYTHING)
+def test_every_method_gives_the_same_with_passes_recorded_on_cuda(name, digits, recorded, monkeypatch):
+    benchmark, task, original = digits
+    short = {key: 1 for key in ON_ANYTHING[name].configure().to_dict() if key.endswith("epochs")}
+    settings = {**benchmark.settings_for(find_method(name), None), **short}
+    with deterministic(monkeypatch):
+        plain, repeated = (
+            unlearn_with(
+                original,
+                task.train,
+                method=name,
+                initial=lambda: copy.deepcopy(original),
+                compute=Compute("cuda", precision="float32", compile=compile_),
+                guard=None,
+                **settings,
+            )
+            for compile_ in ("off", "auto")
+        )
+    assert bool(recorded) == bool(plain.history.rows)
+    for one, other in zip(plain.history.rows, repeated.history.rows, strict=False):
+        for key in ("loss", "forget_loss", "remote_loss"):
+            if key in one:
+                assert one[key] == pytest.approx(other[key], rel=1e-2, abs=1e-3), key
+
+
+def test_recorded_passes_draw_the_random_numbers_of_plain_ones(digits, recorded, monkeypatch):
+    _, task, _ = digits
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 3)
+    )
+    settings = {"epochs": 1, "learning_rate": 1e-2, "batch_size": 32, "guard": None, "normalisation": "train"}
+    with deterministic(monkeypatch):
+        plain, repeated = (
+            unlearn(model, task.train, "ft", compute=Compute("cuda", precision="float32", compile=compile_), **settings)
+            for compile_ in ("off", "auto")
+        )
+    assert recorded
+    for one, other in zip(weights(plain.model).values(), weights(repeated.model).values(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+class Waiting(torch.nn.Module):
+    """A network that asks the device for a number, which a recorded pass cannot do, and has dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 3)
+        )
+
+    def forward(self, images):
+        return self.layers(images) * (1.0 if images.sum().item() > 0 else 0.5)
+
+
+def test_a_model_that_waits_for_the_device_runs_as_it_is_written(digits, recorded, monkeypatch):
+    _, task, _ = digits
+    torch.manual_seed(0)
+    settings = {"epochs": 1, "learning_rate": 1e-2, "batch_size": 32, "guard": None, "normalisation": "train"}
+    model = Waiting()
+    with deterministic(monkeypatch):
+        plain, tried = (
+            unlearn(model, task.train, "ft", compute=Compute("cuda", precision="float32", compile=compile_), **settings)
+            for compile_ in ("off", "auto")
+        )
+        assert not recorded
+        assert same(weights(plain.model), weights(tried.model))
+        # The device is as good as before.
+        willing = torch.nn.Sequential(*list(model.layers))
+        again = unlearn(willing, task.train, "ft", compute=Compute("cuda", precision="float32"), **settings)
+    assert recorded
+    assert again.history.rows
+
+
+def test_a_stopped_run_with_recorded_passes_goes_on_exactly(digits, recorded, tmp_path, monkeypatch):
+    from unweave.methods.two_stage import Stage2
+
+    benchmark, task, original = digits
+    settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
+    arguments = {**settings, "guard": None, "compute": Compute("cuda")}
+    taken = Stage2.step
+    with deterministic(monkeypatch):
+        whole = unlearn(original, task.train, "two-stage", **arguments)
+        stopping = {"out": tmp_path / "run", "callbacks": [Checkpoints(steps=1)]}
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(Stage2, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
+            unlearn(original, task.train, "two-stage", **stopping, **arguments)
+        resumed = unlearn(original, task.train, "two-stage", out=tmp_path / "run", resume=True, **arguments)
+    assert recorded
+    assert same(weights(whole.model), weights(resumed.model))
+
+
+def test_recorded_passes_need_no_more_memory_after_a_thousand_steps(digits, recorded):
+    class Memory(Callback):
+        def step(self, phase, number):
+            return {"held": torch.cuda.memory_reserved(), "used": torch.cuda.memory_allocated()}
+
+    _, task, original = digits
+    epochs = 1 + 1000 // (len(task.train.rows("adjacent", "remote")) // 16)
+    settings = {"learning_rate": 1e-4, "batch_size": 16, "epochs": epochs, "guard": None}
+    result = unlearn(original, task.train, "ft", compute=Compute("cuda"), callbacks=[Memory()], **settings)
+    rows = result.history.rows
+    assert recorded
+    assert len(rows) >= 1000
+    assert rows[-1]["held"] <= rows[100]["held"]
+    assert rows[-1]["used"] <= 1.01 * rows[100]["used"]

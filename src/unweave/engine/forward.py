@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Batch, Data, KeepData, Samples, by_length, labels_of, may_cut, plain_labels
-from unweave.engine.compiling import Compile, Forwards
+from unweave.engine.compiling import Captures, Compile, Forwards
 from unweave.engine.cost import Meter
 from unweave.engine.micro_batches import MicroBatches
 from unweave.errors import UsageError
@@ -49,6 +49,7 @@ class Forward:
         sharded: Whether the weights are sharded, so that all processes must run equally often.
         meter: Counts the samples that are run.
         keep_data: Where to keep samples after reading them.
+        most_memory: The most bytes to use on the device.
     """
 
     def __init__(
@@ -62,11 +63,15 @@ class Forward:
         sharded: bool = False,
         meter: Meter | None = None,
         keep_data: KeepData = "auto",
+        most_memory: int | None = None,
     ) -> None:
         self.keep_data: KeepData = keep_data
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
-        self.compiling = Forwards("off" if sharded else compile, device)
+        captures = Captures(device, parameters, most_memory) if parameters else None
+        self.compiling = Forwards("off" if sharded else compile, device, captures)
         self.micro_batches = MicroBatches(micro_batch, device, parameters, in_step=sharded, quiet=not parameters)
+        if captures:
+            self.micro_batches.when_short = captures.stop
         self.apart = False  # whether batches of sentences may be split by length; set by `may_run_apart`
         self._sizes: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 

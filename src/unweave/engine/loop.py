@@ -130,7 +130,7 @@ class _Run:
             if phase.is_over():
                 break
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
-            bench.forward.compiling.step(number - first, left=phase.steps - number)
+            bench.forward.compiling.step(number - first, left=phase.steps - number, of=phase.steps)
             logged = phase.step(number)
             for callback in self.callbacks:
                 logged = {**logged, **callback.step(phase, number)}

@@ -36,7 +36,9 @@ def autocast(device: torch.device, precision: Resolved) -> AbstractContextManage
     """Return the context for a forward pass in this precision."""
     if precision == "float32" and not torch.is_autocast_enabled(device.type):
         return nullcontext()  # a tenth of the time of one that changes nothing
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    # A recorded pass must cast the weights anew, so that it sees their changes.
+    cached = device.type != "cuda"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=cached)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
+from unweave.engine.compiling.captures import Captures
 from unweave.engine.compiling.folding import compile_folded
 from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning, UsageError
@@ -68,8 +70,8 @@ class Forwards:
     before. If compiling fails, everything runs uncompiled, after one warning.
     """
 
-    def __init__(self, mode: Compile, device: torch.device) -> None:
-        self.mode, self.device = mode, device
+    def __init__(self, mode: Compile, device: torch.device, captures: Captures | None = None) -> None:
+        self.mode, self.device, self.captures = mode, device, captures
         self._compiled: dict[nn.Module, Any] = {}
         self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # weak: models come and go
         self._calls: Counter[Variant] = Counter()
@@ -81,8 +83,10 @@ class Forwards:
         self._since = 0.0
         self._seconds: float | None = None  # per sample of the timed step
 
-    def step(self, number: int, *, left: int) -> None:
-        """Note that step ``number`` of a phase begins and how many are ``left``; time the second step."""
+    def step(self, number: int, *, left: int, of: int = 0) -> None:
+        """Note that step ``number`` begins, with ``left`` to come in a phase ``of`` so many; time the second step."""
+        if self.captures:
+            self.captures.step(of=of)
         if self.mode != "auto" or self.device.type != "cuda":
             return
         if number == 0:
@@ -98,7 +102,7 @@ class Forwards:
 
     def run(self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data) -> Tensor:
         """Call the function with the model and the batch, and return its result."""
-        if self.mode == "off" or self._failed or self._finds_nothing():
+        if self.mode == "off" or self._finds_nothing():
             return function(model, data)
         kind, layers = self._kind(model)
         tensors = tensors_of(data)
@@ -108,11 +112,21 @@ class Forwards:
         samples = len(tensors[0])
         self._calls[variant] += 1
         self._work += samples * (BACKWARD if grad else 1)
+        if self._failed:
+            return self._call(function, model, model, data, variant)
         if (full := self._to_fill(variant, samples)) is not None:
             return self._run_compiled(function, model, filled(data, full), variant.of(full))[:samples]
         if variant in self._known or self._pays(variant, samples, layers):
             return self._run_compiled(function, model, data, variant)
-        return function(model, data)
+        return self._call(function, model, model, data, variant)
+
+    def _call(
+        self, function: Callable[[nn.Module, Data], Tensor], callee: Any, model: nn.Module, data: Data, variant: Variant
+    ) -> Tensor:
+        """Run the function with the model, or its compiled code; recorded where that is possible."""
+        if self.captures is None:
+            return function(callee, data)
+        return self.captures.run(partial(function, callee), function, model, data, (variant, callee is model))
 
     def _finds_nothing(self) -> bool:
         """Tell whether ``auto`` runs uncompiled anyway: on the CPU, while this process has compiled nothing."""
@@ -171,7 +185,7 @@ class Forwards:
     ) -> Tensor:
         """Run the function with the compiled model. If compiling fails, warn and run it uncompiled from now on."""
         if variant in self._known:
-            return function(self._compile(model), data)
+            return self._call(function, self._compile(model), model, data, variant)
         try:
             with allow_variants(4 * MOST):
                 found = function(self._compile(model), data)

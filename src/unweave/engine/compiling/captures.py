@@ -1,0 +1,188 @@
+"""Passes recorded as CUDA graphs, which the device repeats with one launch each.
+
+A small pass has hundreds of kernels, and the host needs longer to launch them than the device to run them. So a pass is
+recorded for each shape of batch: the forward pass is one graph, the backward pass another. The kernels stay the same,
+and so do the numbers. Optimisers and projections are a few launches and stay outside.
+
+A pass is recorded at its first batch, so that a resumed run repeats what the run before it repeated. Two plain passes
+come first, and the recorded one must agree with them. What cannot be recorded runs as it is written: a model with
+hooks, whose Python would not run again; a forward pass that waits for the device or draws random numbers on the host;
+a user's own loss.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import random
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unweave.data import Data, tensors_of
+from unweave.engine.compiling.recording import Recording, near
+from unweave.runtime import own_random_numbers, processes, seed_everything
+
+Call: TypeAlias = Callable[[Data], Tensor]
+
+log = logging.getLogger(__name__)
+
+FEWEST = 16  # steps of a phase; with fewer, recording takes longer than it saves
+MOST = 32  # passes that are recorded for one run
+ROOM = 0.8  # share of the memory that may be taken once a pass is recorded
+SLOTS = 2  # passes of one kind that may wait for their backward pass at the same time
+
+
+class Captures:
+    """Runs passes of models on CUDA, recorded where that is possible.
+
+    Args:
+        device: Where the models and the batches are.
+        parameters: The weights to differentiate.
+        most_memory: The most bytes to use on the device; None: all.
+    """
+
+    def __init__(
+        self, device: torch.device, parameters: Sequence[nn.Parameter], most_memory: int | None = None
+    ) -> None:
+        self.device, self.parameters, self.most_memory = device, list(parameters), most_memory
+        self.allowed = can_record(device)
+        self._steps = 0
+        self._found: dict[Hashable, Recording | None] = {}  # None: cannot be recorded
+
+    def step(self, *, of: int) -> None:
+        """Note that a step begins, in a phase of so many. Passes without a backward pass no longer wait for one."""
+        self._steps = of
+        for recording in self._found.values():
+            if recording is not None:
+                recording.is_waiting = False
+
+    def stop(self) -> None:
+        """Give the memory of all recorded passes back, and record no more."""
+        self.allowed = False
+        self._found.clear()
+
+    def run(
+        self, call: Callable[[Data], Tensor], function: Any, model: nn.Module, data: Data, kind: Hashable
+    ) -> Tensor:
+        """Return ``call(data)``, which runs this function of the model. ``kind`` names the code and the shapes."""
+        if not self.allowed or self._steps < FEWEST or not _is_ours(function):
+            return call(data)
+        if model.training and processes.count() > 1:  # statistics may be shared among processes
+            return call(data)
+        for slot in range(SLOTS):
+            key = (
+                getattr(function, "__func__", function),
+                id(getattr(function, "__self__", None)),
+                id(model),
+                kind,
+                slot,
+            )
+            recording = self._found.get(key)
+            if recording is None and (key in self._found or len(self._found) >= MOST):
+                break
+            if recording is None or not recording.stands():
+                recording = self._found[key] = self._recorded(call, function, model, data)
+                if recording is None:
+                    break
+            if not recording.is_waiting:
+                return recording.run(data)
+        return call(data)
+
+    def _recorded(
+        self, call: Callable[[Data], Tensor], function: Any, model: nn.Module, data: Data
+    ) -> Recording | None:
+        """Record a pass and compare it with plain passes; None if it cannot be recorded."""
+        if (hooked := _hooked(model)) or not all(tensor.device == self.device for tensor in tensors_of(data)):
+            log.info("Passes of %s are not recorded: %s has hooks.", type(model).__name__, hooked or "the data")
+            return None
+        buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+        try:
+            with own_random_numbers(self.device):
+                return self._tried(Recording(call, function, model, data, self.parameters, self.device))
+        except torch.OutOfMemoryError:
+            self.stop()
+        except Exception as error:  # what a graph cannot hold; a plain pass shows its own errors
+            log.info("Passes of %s are not recorded: %s", type(model).__name__, str(error).split("\n", 1)[0])
+            self._forget_failed_recording()
+        finally:
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    if not torch.equal(buffer, before):  # others may be in use by a pass that waits
+                        buffer.copy_(before)
+        return None
+
+    def _tried(self, recording: Recording) -> Recording:
+        """Record after two plain passes; raise if the three do not agree."""
+        plain = []
+        for _ in range(2):
+            seed_everything(0, self.device)
+            drawn = _host_generators()
+            plain.append(recording.plain())
+            if _host_generators() != drawn:
+                raise RuntimeError("a pass draws random numbers on the host")
+        if not near(*plain):
+            raise RuntimeError("two passes of the same batch differ")
+        if not self._has_room():
+            raise RuntimeError("memory is short")
+        recording.record()
+        seed_everything(0, self.device)
+        if not near(plain[1], recording.repeated()):
+            raise RuntimeError("the recorded pass differs from a plain one")
+        return recording
+
+    def _has_room(self) -> bool:
+        """Tell whether a pass can keep its memory: no more than all passes have needed so far."""
+        if self.device.type != "cuda":
+            return True
+        free, _ = torch.cuda.mem_get_info(self.device)
+        held = torch.cuda.memory_reserved(self.device)
+        most = min(self.most_memory or free + held, free + held)
+        needed = torch.cuda.memory_allocated(self.device) + torch.cuda.max_memory_allocated(self.device)
+        return needed <= ROOM * most
+
+    def _forget_failed_recording(self) -> None:
+        """Make the device's generator usable again: after a failed recording torch believes that it still records.
+
+        Recorded passes read the generator that was there before, so they are recorded again when they are needed.
+        """
+        if self.device.type != "cuda":
+            return
+        generator = torch.cuda.default_generators[self.device.index or 0]
+        generator.graphsafe_set_state(generator.clone_state())
+        self._found = {key: found for key, found in self._found.items() if found is None}
+
+
+def can_record(device: torch.device) -> bool:
+    """Tell whether a device can record passes."""
+    return device.type == "cuda"
+
+
+def _is_ours(function: Any) -> bool:
+    """Tell whether a function is one of unweave's, which compute the same from the same; a user's may keep state."""
+    if isinstance(function, partial):
+        return _is_ours(function.func)
+    owner = getattr(function, "__self__", None)
+    homes = [getattr(function, "__module__", None), type(owner).__module__ if owner is not None else "unweave."]
+    named = "<" not in getattr(function, "__qualname__", "<")
+    # A task with a user's own loss is not independent.
+    return named and all((home or "").startswith("unweave.") for home in homes) and getattr(owner, "independent", True)
+
+
+def _hooked(model: nn.Module) -> str | None:
+    """Return the name of a module with hooks, which would not run when a pass is repeated."""
+    for name, module in model.named_modules():
+        own = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(own):
+            return name or "the model"
+    return next((name for name, parameter in model.named_parameters() if parameter._backward_hooks), None)
+
+
+def _host_generators() -> bytes:
+    """Return the states of the host's random generators, to compare them."""
+    states = random.getstate(), np.random.get_state(), torch.default_generator.get_state().numpy()  # noqa: NPY002
+    return pickle.dumps(states)

@@ -1,0 +1,211 @@
+"""Recorded passes give what plain passes give, and what cannot be recorded runs as it is written.
+
+On the CPU the recording is acted out (`tests.helpers.recorded`); `tests/engine/test_cuda.py` records on a GPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.helpers.calling import unlearn_with
+from tests.helpers.fitting import ON_ANYTHING
+from tests.helpers.recorded import acting
+from tests.helpers.tensors import same, weights
+from unweave import Checkpoints, Compute, OwnLoss, Split, unlearn
+from unweave.engine import Workbench
+from unweave.engine.compiling import recording
+
+CPU = torch.device("cpu")
+QUICK = {
+    "retrain": {"epochs": 2, "learning_rate": 1e-2, "batch_size": 16},
+    "two-stage": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
+    "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
+    "ssd": {"selection": 1.0, "batch_size": 4},
+    "original": {},
+    "adaptive": {"effort": 3.0, "least_steps": 4},
+}
+OTHERS = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 16}
+
+
+class Normalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, values):
+        return self.layers(values)
+
+
+@pytest.fixture
+def normalised(data):
+    torch.manual_seed(2)
+    return Normalised(), Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
+
+
+def run(model, split, name, **more):
+    settings = QUICK.get(name, OTHERS)
+    return unlearn_with(
+        model,
+        split,
+        method=name,
+        seed=7,
+        initial=lambda: copy.deepcopy(model),
+        **{"compute": Compute("cpu"), **settings, **more},
+    )
+
+
+@pytest.mark.parametrize("name", ON_ANYTHING)
+def test_every_method_gives_the_same_with_recorded_passes(name, normalised):
+    model, split = normalised
+    plain = run(model, split, name)
+    with acting() as made:
+        recorded = run(model, split, name)
+    assert same(weights(plain.model), weights(recorded.model))
+    assert plain.history.rows == recorded.history.rows
+    assert plain.cost.sample_gradients == recorded.cost.sample_gradients
+    assert bool(made) == (name != "original")
+
+
+def test_a_run_killed_among_recorded_passes_is_resumed_to_the_bit(normalised, tmp_path, monkeypatch):
+    from unweave.methods.two_stage import Stage2
+
+    model, split = normalised
+    more = {"stage2_adjacent_batch": 3, "guard": None}
+    with acting() as made:
+        whole = run(model, split, "two-stage", **more)
+        taken = Stage2.step
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(Stage2, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
+            run(model, split, "two-stage", out=tmp_path / "run", callbacks=[Checkpoints(steps=1)], **more)
+        resumed = run(model, split, "two-stage", out=tmp_path / "run", resume=True, **more)
+    assert made
+    assert same(weights(whole.model), weights(resumed.model))
+
+
+def test_two_passes_of_one_shape_may_wait_and_a_third_runs_plainly(normalised):
+    model, split = normalised
+    model.eval()
+    gradients = []
+    for recorded in (False, True):
+        with acting() as made:
+            bench = Workbench(copy.deepcopy(model), split, device=CPU, compile="auto" if recorded else "off")
+            batches = bench.batches("remote", size=8)
+            bench.forward.compiling.step(0, left=99, of=99)
+            together = torch.stack([bench.losses(batches[number]).mean() for number in range(3)])
+            gradients.append(bench.gradient([together.square().sum()]))
+            assert len(made) == (2 if recorded else 0)
+    for plain, repeated in zip(*gradients, strict=True):
+        assert torch.allclose(plain, repeated, atol=1e-6)
+
+
+class Hooked(Normalised):
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+        self.layers[0].register_forward_hook(self.count)
+
+    def count(self, *_):
+        self.seen += 1
+
+
+class Drawing(Normalised):
+    """A network that skips a layer by chance, by the host's generator."""
+
+    def forward(self, values):
+        return super().forward(values) * (0.5 if torch.rand(()) < 0.5 else 1.0)
+
+
+class Counting(Normalised):
+    calls = 0
+
+    def forward(self, values):
+        self.calls += 1
+        return super().forward(values) * (1 + 0.2 * (self.calls % 2))
+
+
+class Unwilling(Normalised):
+    def forward(self, values):
+        if getattr(self, "never", False):
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return super().forward(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [(Hooked, "hooks"), (Drawing, "random numbers"), (Counting, "differ"), (Unwilling, "not permitted")],
+)
+def test_a_model_that_cannot_be_recorded_runs_as_it_is_written(kind, reason, normalised, monkeypatch, caplog):
+    _, split = normalised
+    torch.manual_seed(2)
+    model = kind()
+    record = recording.record
+
+    def refused(work, pool, device):
+        try:
+            model_of_work.never = True
+            return record(work, pool, device)
+        finally:
+            model_of_work.never = False
+
+    with acting() as made, caplog.at_level(logging.INFO, logger="unweave"):
+        record = recording.record
+        model_of_work = model
+        bench = Workbench(model, split, device=CPU)
+        if kind is Unwilling:
+            monkeypatch.setattr(recording, "record", refused)
+        bench.forward.compiling.step(0, left=99, of=99)
+        bench.mode("eval")
+        before = weights(model)
+        losses = bench.losses(bench.batches("remote", size=8)[0])
+    assert not made
+    assert losses.requires_grad
+    assert same(before, weights(model))
+    assert any(reason in record.getMessage() for record in caplog.records)
+
+
+def test_a_users_own_loss_and_phases_of_few_steps_are_not_recorded(normalised):
+    model, split = normalised
+    loss = OwnLoss(lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1], reduction="none"))
+    with acting() as made:
+        unlearn(model, split, "ft", task=loss, compute=Compute("cpu"), guard=None, **OTHERS)
+    with acting(fewest=1000) as too_few:
+        run(model, split, "ft")
+    assert made == too_few == []
+
+
+def test_when_memory_is_short_recorded_passes_give_theirs_back(normalised):
+    model, split = normalised
+    with acting() as made:
+        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
+        bench.forward.compiling.step(0, left=99, of=99)
+        batch = bench.batches("remote", size=8)[0]
+        first = bench.losses(batch)
+        with pytest.warns(UserWarning, match="ran out of memory"):
+            bench.forward.micro_batches._halve(8, torch.OutOfMemoryError())
+        assert len(made) == 1
+        again = bench.losses(batch)
+        assert len(made) == 1
+        assert not bench.forward.compiling.captures._found
+    assert torch.equal(first, again)
+
+
+def test_weights_that_moved_are_recorded_again(normalised):
+    model, split = normalised
+    with acting() as made:
+        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
+        bench.forward.compiling.step(0, left=99, of=99)
+        batch = bench.batches("remote", size=8)[0]
+        bench.losses(batch)
+        for parameter in bench.parameters:
+            parameter.data = parameter.data.clone() * 2
+        bench.forward.compiling.step(1, left=98, of=99)
+        doubled = bench.losses(batch)
+        assert len(made) == 2
+        plain = Workbench(bench.model, split, device=CPU, compile="off").losses(batch)
+    assert torch.equal(doubled, plain)
