@@ -20,7 +20,7 @@ from torch import nn
 import unweave as uw
 
 TRAIN, FORGET, ADJACENT, CLASSES = 4000, 128, 1024, 20
-SHORT, LONG = 1, 3  # epochs
+SHORT, LONG = 3, 9  # epochs: enough steps for what a run prepares to be in both
 PARTS: dict[str, tuple[str, dict[str, Any], str]] = {  # the method, its settings, the setting that holds the epochs
     "stage1": ("two-stage", {"stage2_epochs": 0}, "stage1_epochs"),
     "stage2": ("two-stage", {"stage1_epochs": 0}, "stage2_epochs"),

@@ -1,6 +1,6 @@
 """Step times on a GPU through the public API, compared with those of another source tree.
 
-    python -m bench.cuda_steps --against CHECKOUT [--rounds 3] [--size 224] [--device cuda] [--out FOLDER]
+    python -m bench.cuda_steps --against CHECKOUT [--against-commit COMMIT] [--rounds 3] [--size 224] [--device cuda] [--out FOLDER]
 
 Times a step of stage 1, of stage 2 and of fine-tuning of a ResNet-18 on random images, as it is written
 (``compile="off"``), in both trees by turns; and in this tree with the defaults, too. The ratio is that of the medians
@@ -49,6 +49,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description="Step times on a GPU beside those of another tree.")
     parser.add_argument("--against", type=Path, required=True, help="another checkout")
+    parser.add_argument("--against-commit", help="its commit, if it has no history")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=224, help="pixels of the images' sides")
     parser.add_argument("--device", default="cuda")
@@ -69,7 +70,8 @@ def main() -> None:
             f"{part}: {1e3 * mine:.2f} ms a step, other tree {1e3 * theirs:.2f} ms, ratio {mine / theirs:.3f} "
             f"({min(ratios):.3f} to {max(ratios):.3f}); with the defaults {1e3 * default:.2f} ms"
         )
-    content = {"size": words.size, "rounds": words.rounds, "parts": rows, "other_commit": commit_of(words.against)}
+    commit = words.against_commit or commit_of(words.against)
+    content = {"size": words.size, "rounds": words.rounds, "parts": rows, "other_commit": commit}
     measure.write(words.out, f"cuda-steps-{words.size}px", content, torch.device(words.device))
 
 
