@@ -20,11 +20,11 @@ from torch import nn
 import unweave as uw
 
 TRAIN, FORGET, ADJACENT, CLASSES = 4000, 128, 1024, 20
-SHORT, LONG = 3, 9  # epochs: enough steps for what a run prepares to be in both
-PARTS: dict[str, tuple[str, dict[str, Any], str]] = {  # the method, its settings, the setting that holds the epochs
-    "stage1": ("two-stage", {"stage2_epochs": 0}, "stage1_epochs"),
-    "stage2": ("two-stage", {"stage1_epochs": 0}, "stage2_epochs"),
-    "fine_tuning": ("ft", {"batch_size": 128}, "epochs"),
+# The method, its settings, the setting that holds the epochs, and two numbers of epochs.
+PARTS: dict[str, tuple[str, dict[str, Any], str, tuple[int, int]]] = {
+    "stage1": ("two-stage", {"stage2_epochs": 0}, "stage1_epochs", (1, 3)),
+    "stage2": ("two-stage", {"stage1_epochs": 0}, "stage2_epochs", (2, 3)),
+    "fine_tuning": ("ft", {"batch_size": 128}, "epochs", (2, 6)),
 }
 
 
@@ -43,7 +43,7 @@ def network() -> nn.Module:
 
 def seconds_of(part: str, split: Any, model: nn.Module, device: str, compile_: str) -> float:
     """Return the seconds of a step of one part."""
-    method, settings, epochs = PARTS[part]
+    method, settings, epochs, counts = PARTS[part]
     names = inspect.signature(uw.unlearn).parameters
     options: dict[str, Any] = {"guard" if "guard" in names else "limits": None}
     if "progress" in names:
@@ -51,7 +51,7 @@ def seconds_of(part: str, split: Any, model: nn.Module, device: str, compile_: s
     where = {"device": device, "compile": compile_}
     options |= {"compute": uw.Compute(**where)} if "compute" in names else where
     times = []
-    for count in (SHORT, LONG):
+    for count in counts:
         result = uw.unlearn(model, split, method, **settings, **{epochs: count}, **options)
         times.append((result.cost.seconds, len(result.history.rows)))
     return (times[1][0] - times[0][0]) / (times[1][1] - times[0][1])

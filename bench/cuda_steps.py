@@ -1,6 +1,6 @@
 """Step times on a GPU through the public API, compared with those of another source tree.
 
-    python -m bench.cuda_steps --against CHECKOUT [--against-commit COMMIT] [--rounds 3] [--size 224] [--device cuda] [--out FOLDER]
+    python -m bench.cuda_steps --against CHECKOUT [--against-commit COMMIT] [--rounds 3] [--size 224] [--out FOLDER]
 
 Times a step of stage 1, of stage 2 and of fine-tuning of a ResNet-18 on random images, as it is written
 (``compile="off"``), in both trees by turns; and in this tree with the defaults, too. The ratio is that of the medians
