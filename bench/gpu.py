@@ -18,7 +18,7 @@ from bench.measure import Laps, Stage, wait
 from bench.workloads import Workload
 from bench.yardsticks import STEPS
 from unweave.data import SUBSETS
-from unweave.engine import Workbench
+from unweave.engine import Phase, Workbench
 from unweave.engine.compiling import forwards as compiled
 from unweave.maths import remove_span
 from unweave.methods import Descent, DescentSettings
@@ -216,12 +216,19 @@ def kernels(workload: Workload, device: torch.device) -> dict[str, float]:
     return {kind: spent / total for kind, spent in times.most_common()}
 
 
-def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
-    """Time a training step of 128 samples, and how long the host works on it, which may be the limit."""
+def small_batches(workload: Workload, device: torch.device, compile_: Any) -> tuple[Workbench, Phase]:
+    """Return a training with 128 samples a step and frozen statistics."""
     bench = Workbench(workload.ours().to(device), workload.train, device=device, compile=compile_)
-    settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128)
+    settings = DescentSettings(optimizer="adam", learning_rate=2e-5, epochs=1, batch_size=128, normalisation="eval")
     phase = Descent(settings, subsets=SUBSETS)
     phase.prepare(bench)
+    phase.begin()
+    return bench, phase
+
+
+def one_small_batch(workload: Workload, device: torch.device, compile_: Any) -> dict[str, float]:
+    """Time a training step of 128 samples, and how long the host works on it, which may be the limit."""
+    bench, phase = small_batches(workload, device, compile_)
     measure.take_steps(bench, phase, 6)
     wait(device)
     busy, start = 0.0, time.perf_counter()

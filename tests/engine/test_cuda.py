@@ -25,7 +25,13 @@ def test_every_method_runs_on_cuda_and_gives_back_the_model_where_it_was(name, d
     short = {key: 1 for key in ON_ANYTHING[name].configure().to_dict() if key.endswith("epochs")}
     settings = {**benchmark.settings_for(find_method(name), None), **short}
     result = unlearn_with(
-        original, task.train, method=name, initial=lambda: copy.deepcopy(original), compute=Compute("cuda"), **settings
+        original,
+        task.train,
+        method=name,
+        initial=lambda: copy.deepcopy(original),
+        compute=Compute("cuda"),
+        guard=None,  # some methods need other settings here than the benchmark's
+        **settings,
     )
     assert next(result.model.parameters()).device.type == "cpu"
     assert next(original.parameters()).device.type == "cpu"
@@ -138,9 +144,14 @@ def test_pieces_change_nothing_on_cuda(digits):
     settings = {"learning_rate": 1e-3, "epochs": 1, "batch_size": 1024, "normalisation": "eval"}
     whole, cut = (
         unlearn(
-            wide, task.train, method="ft", guard=None, compute=Compute("cuda", precision="float32"), **more, **settings
+            wide,
+            task.train,
+            method="ft",
+            guard=None,
+            compute=Compute("cuda", precision="float32", micro_batch=size),
+            **settings,
         )
-        for more in ({}, {"micro_batch": 100})
+        for size in (None, 100)
     )
     for name, tensor in whole.model.state_dict().items():
         assert torch.allclose(tensor, cut.model.state_dict()[name], atol=1e-4), name
@@ -209,7 +220,7 @@ def test_recorded_passes_draw_the_random_numbers_of_plain_ones(digits, recorded,
             for compile_ in ("off", "auto")
         )
     assert recorded
-    for one, other in zip(weights(plain.model).values(), weights(repeated.model).values(), strict=True):
+    for one, other in zip(weights(plain.model), weights(repeated.model), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
