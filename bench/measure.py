@@ -105,7 +105,7 @@ def take_steps(
         clock()
     for number in range(first, first + count):
         seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-        bench.forward.compiling.step(number, left=phase.steps - number, of=phase.steps)
+        bench.forward.compiling.step(number, of=phase.steps)
         history.add(phase.name, number, phase.step(number))
         if clock:
             clock()

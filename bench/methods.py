@@ -67,7 +67,7 @@ def _measure_phase(bench: Workbench, phase: Phase, device: torch.device) -> dict
     def take(numbers: Sequence[int]) -> None:
         for number in numbers:
             seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-            bench.forward.compiling.step(number, left=phase.steps - number, of=phase.steps)
+            bench.forward.compiling.step(number, of=phase.steps)
             phase.step(number)
 
     begun = timed(begin)

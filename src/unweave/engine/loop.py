@@ -130,7 +130,7 @@ class _Run:
             if phase.is_over():
                 break
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
-            bench.forward.compiling.step(number - first, left=phase.steps - number, of=phase.steps)
+            bench.forward.compiling.step(number, of=phase.steps, first=first)
             logged = phase.step(number)
             for callback in self.callbacks:
                 logged = {**logged, **callback.step(phase, number)}
@@ -171,6 +171,7 @@ class _Run:
             "cost": bench.cost.to_dict(),
             "phases": [phase.name for phase in self.phases],
             "guard": self.guard.state() if self.guard else None,
+            "code": bench.forward.compiling.state(),
         }
         return Checkpoint(phase=index, step=step, tensors=tensors, extra=extra)
 
@@ -186,6 +187,8 @@ class _Run:
             for name, buffer in unsaved_buffers(self.bench.model).items():
                 buffer.copy_(kept.get(name, buffer))
             self.bench.meter.cost = Cost(**done.extra["cost"])
+            if "code" in done.extra:  # not in checkpoints of version 0.1
+                self.bench.forward.compiling.load_state(done.extra["code"])
             if self.guard and done.extra["guard"]:
                 self.guard.load_state(done.extra["guard"])
             for number, phase in enumerate(self.phases[: done.phase + 1]):

@@ -96,7 +96,7 @@ def test_two_passes_of_one_shape_may_wait_and_a_third_runs_plainly(normalised):
         with acting() as made:
             bench = Workbench(copy.deepcopy(model), split, device=CPU, compile="auto" if recorded else "off")
             batches = bench.batches("remote", size=8)
-            bench.forward.compiling.step(0, left=99, of=99)
+            bench.forward.compiling.step(0, of=99)
             together = torch.stack([bench.losses(batches[number]).mean() for number in range(3)])
             gradients.append(bench.gradient([together.square().sum()]))
             assert len(made) == (2 if recorded else 0)
@@ -159,7 +159,7 @@ def test_a_model_that_cannot_be_recorded_runs_as_it_is_written(kind, reason, nor
         bench = Workbench(model, split, device=CPU)
         if kind is Unwilling:
             monkeypatch.setattr(recording, "record", refused)
-        bench.forward.compiling.step(0, left=99, of=99)
+        bench.forward.compiling.step(0, of=99)
         bench.mode("eval")
         before = weights(model)
         losses = bench.losses(bench.batches("remote", size=8)[0])
@@ -183,7 +183,7 @@ def test_when_memory_is_short_recorded_passes_give_theirs_back(normalised):
     model, split = normalised
     with acting() as made:
         bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
-        bench.forward.compiling.step(0, left=99, of=99)
+        bench.forward.compiling.step(0, of=99)
         batch = bench.batches("remote", size=8)[0]
         first = bench.losses(batch)
         with pytest.warns(UserWarning, match="ran out of memory"):
@@ -199,13 +199,54 @@ def test_weights_that_moved_are_recorded_again(normalised):
     model, split = normalised
     with acting() as made:
         bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
-        bench.forward.compiling.step(0, left=99, of=99)
+        bench.forward.compiling.step(0, of=99)
         batch = bench.batches("remote", size=8)[0]
         bench.losses(batch)
         for parameter in bench.parameters:
             parameter.data = parameter.data.clone() * 2
-        bench.forward.compiling.step(1, left=98, of=99)
+        bench.forward.compiling.step(1, of=99)
         doubled = bench.losses(batch)
         assert len(made) == 2
         plain = Workbench(bench.model, split, device=CPU, compile="off").losses(batch)
     assert torch.equal(doubled, plain)
+
+
+def test_a_resumed_run_records_what_the_run_before_it_had_recorded(normalised, tmp_path, monkeypatch):
+    from unweave.methods.descent import Descent
+
+    model, split = normalised
+    taken = Descent.step
+    with acting(fewest=5) as made:
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(Descent, "step", lambda self, number: taken(self, number) if number < 4 else 1 / 0)
+            run(model, split, "ft", out=tmp_path / "run", callbacks=[Checkpoints(steps=1)])
+        assert made
+        made.clear()
+        run(model, split, "ft", out=tmp_path / "run", resume=True)
+        assert made  # too few steps are left for a new decision
+
+
+def test_a_shape_that_is_rare_is_not_recorded(normalised):
+    model, split = normalised
+    with acting(fewest=20) as made:
+        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
+        batches = bench.batches("remote", size=12)
+        for number in range(12):
+            bench.forward.compiling.step(number, of=60)
+            bench.losses(batches[number])
+    assert {len(one.data[1]) for one in made} == {12}  # of 12, 12, 12 and 3
+
+
+def test_a_pass_that_keeps_the_device_busy_is_not_recorded(normalised, monkeypatch, caplog):
+    model, split = normalised
+    plain = recording.Recording.plain
+
+    def busy(self):
+        self.launching = 0.2
+        return plain(self)
+
+    monkeypatch.setattr(recording.Recording, "plain", busy)
+    with acting() as made, caplog.at_level(logging.INFO, logger="unweave"):
+        run(model, split, "ft")
+    assert not made
+    assert any("the device is the limit" in record.getMessage() for record in caplog.records)

@@ -4,10 +4,11 @@ A small pass has hundreds of kernels, and the host needs longer to launch them t
 recorded for each shape of batch: the forward pass is one graph, the backward pass another. The kernels stay the same,
 and so do the numbers. Optimisers and projections are a few launches and stay outside.
 
-A pass is recorded at its first batch, so that a resumed run repeats what the run before it repeated. Two plain passes
-come first, and the recorded one must agree with them. What cannot be recorded runs as it is written: a model with
-hooks, whose Python would not run again; a forward pass that waits for the device or draws random numbers on the host;
-a user's own loss.
+A pass is recorded where the rest of a phase repeats it often enough. Two plain passes come first, and the recorded one
+must agree with them. What cannot be recorded runs as it is written: a model with hooks, whose Python would not run
+again; a forward pass that waits for the device or draws random numbers on the host; a user's own loss. So does a pass
+that keeps the device busy for much longer than the host. What was decided goes into checkpoints, so that a resumed run
+repeats what the run before it repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import logging
 import pickle
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -31,7 +33,8 @@ Call: TypeAlias = Callable[[Data], Tensor]
 
 log = logging.getLogger(__name__)
 
-FEWEST = 16  # steps of a phase; with fewer, recording takes longer than it saves
+FEWEST = 48  # expected uses; with fewer, recording takes longer than it saves (0.2 s against some ms a use on an H200)
+LAUNCHING = 0.5  # share of a plain pass's time that the host must need for launching it
 MOST = 32  # passes that are recorded for one run
 ROOM = 0.8  # share of the memory that may be taken once a pass is recorded
 SLOTS = 2  # passes of one kind that may wait for their backward pass at the same time
@@ -51,59 +54,74 @@ class Captures:
     ) -> None:
         self.device, self.parameters, self.most_memory = device, list(parameters), most_memory
         self.allowed = can_record(device)
-        self._steps = 0
-        self._found: dict[Hashable, Recording | None] = {}  # None: cannot be recorded
+        self._step, self._left = 0, 0
+        self._uses: Counter[str] = Counter()  # in this phase, by name
+        self._chosen: dict[str, bool] = {}  # by name, whether it is recorded
+        self._found: dict[Hashable, Recording] = {}
 
-    def step(self, *, of: int) -> None:
-        """Note that a step begins, in a phase of so many. Passes without a backward pass no longer wait for one."""
-        self._steps = of
+    def step(self, number: int, *, left: int) -> None:
+        """Note that a step of a phase begins. Passes without a backward pass no longer wait for one."""
+        if number == 0:
+            self._uses.clear()
+        self._step, self._left = number, left
         for recording in self._found.values():
-            if recording is not None:
-                recording.is_waiting = False
+            recording.is_waiting = False
 
     def stop(self) -> None:
         """Give the memory of all recorded passes back, and record no more."""
         self.allowed = False
         self._found.clear()
+        self._chosen = dict.fromkeys(self._chosen, False)
 
-    def run(
-        self, call: Callable[[Data], Tensor], function: Any, model: nn.Module, data: Data, kind: Hashable
-    ) -> Tensor:
+    def state(self) -> dict[str, Any]:
+        """Return what was decided, for a checkpoint."""
+        return {"recorded": dict(self._chosen), "uses": dict(self._uses)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Decide as the run did that wrote the checkpoint."""
+        self._chosen, self._uses = dict(state["recorded"]), Counter(state["uses"])
+
+    def run(self, call: Call, function: Any, model: nn.Module, data: Data, kind: Hashable) -> Tensor:
         """Return ``call(data)``, which runs this function of the model. ``kind`` names the code and the shapes."""
-        if not self.allowed or self._steps < FEWEST or not _is_ours(function):
+        if not self.allowed or not _is_ours(function):
             return call(data)
         if model.training and processes.count() > 1:  # statistics may be shared among processes
             return call(data)
+        name = f"{getattr(function, '__qualname__', function)} {kind}"
+        self._uses[name] += 1
+        if not self._pays(name):
+            return call(data)
+        owner = getattr(function, "__self__", None)
         for slot in range(SLOTS):
-            key = (
-                getattr(function, "__func__", function),
-                id(getattr(function, "__self__", None)),
-                id(model),
-                kind,
-                slot,
-            )
+            key = (getattr(function, "__func__", function), id(owner), id(model), kind, slot)
             recording = self._found.get(key)
-            if recording is None and (key in self._found or len(self._found) >= MOST):
+            if recording is None and len(self._found) >= MOST:
                 break
             if recording is None or not recording.stands():
-                recording = self._found[key] = self._recorded(call, function, model, data)
+                recording = self._recorded(call, function, model, data, sure=name in self._chosen)
+                self._chosen[name] = recording is not None
                 if recording is None:
                     break
+                self._found[key] = recording
             if not recording.is_waiting:
                 return recording.run(data)
         return call(data)
 
-    def _recorded(
-        self, call: Callable[[Data], Tensor], function: Any, model: nn.Module, data: Data
-    ) -> Recording | None:
-        """Record a pass and compare it with plain passes; None if it cannot be recorded."""
+    def _pays(self, name: str) -> bool:
+        """Tell whether a pass that is used as often as so far is worth recording."""
+        if name in self._chosen:
+            return self._chosen[name]
+        return self._uses[name] / (self._step + 1) * self._left >= FEWEST
+
+    def _recorded(self, call: Call, function: Any, model: nn.Module, data: Data, *, sure: bool) -> Recording | None:
+        """Record a pass and compare it with plain passes; None if it cannot be, or, unless ``sure``, need not be."""
         if (hooked := _hooked(model)) or not all(tensor.device == self.device for tensor in tensors_of(data)):
             log.info("Passes of %s are not recorded: %s has hooks.", type(model).__name__, hooked or "the data")
             return None
         buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
         try:
             with own_random_numbers(self.device):
-                return self._tried(Recording(call, function, model, data, self.parameters, self.device))
+                return self._tried(Recording(call, function, model, data, self.parameters, self.device), sure)
         except torch.OutOfMemoryError:
             self.stop()
         except Exception as error:  # what a graph cannot hold; a plain pass shows its own errors
@@ -116,8 +134,8 @@ class Captures:
                         buffer.copy_(before)
         return None
 
-    def _tried(self, recording: Recording) -> Recording:
-        """Record after two plain passes; raise if the three do not agree."""
+    def _tried(self, recording: Recording, sure: bool) -> Recording:
+        """Record after two plain passes; raise if the three do not agree or launching is not what takes the time."""
         plain = []
         for _ in range(2):
             seed_everything(0, self.device)
@@ -127,6 +145,8 @@ class Captures:
                 raise RuntimeError("a pass draws random numbers on the host")
         if not near(*plain):
             raise RuntimeError("two passes of the same batch differ")
+        if not sure and recording.launching < LAUNCHING:
+            raise RuntimeError(f"launching takes {recording.launching:.0%} of a pass, so the device is the limit")
         if not self._has_room():
             raise RuntimeError("memory is short")
         recording.record()
@@ -154,7 +174,7 @@ class Captures:
             return
         generator = torch.cuda.default_generators[self.device.index or 0]
         generator.graphsafe_set_state(generator.clone_state())
-        self._found = {key: found for key, found in self._found.items() if found is None}
+        self._found.clear()
 
 
 def can_record(device: torch.device) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,12 @@ class Variant(NamedTuple):
         """Return this variant with another number of samples."""
         return self._replace(shapes=tuple(((samples, *shape[1:]), dtype) for shape, dtype in self.shapes))
 
+    @classmethod
+    def parse(cls, entry: Sequence[Any]) -> Variant:
+        """Return the variant whose fields went through JSON."""
+        kind, training, grad, autocast, shapes = entry
+        return cls(kind, training, grad, autocast, tuple((tuple(shape), dtype) for shape, dtype in shapes))
+
 
 _WARM: set[Variant] = set()  # what this process has compiled, for the next model of the same kind
 
@@ -76,6 +82,7 @@ class Forwards:
         self._kinds: WeakKeyDictionary[nn.Module, tuple[str, int]] = WeakKeyDictionary()  # weak: models come and go
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
+        self._replayed: set[Variant] = set()  # what the run before a resume had compiled
         self._claims: dict[Variant, Lock] = {}  # what this process is compiling; other processes wait for it
         self._failed = False
         self._steps = self._left = 0
@@ -83,22 +90,36 @@ class Forwards:
         self._since = 0.0
         self._seconds: float | None = None  # per sample of the timed step
 
-    def step(self, number: int, *, left: int, of: int = 0) -> None:
-        """Note that step ``number`` begins, with ``left`` to come in a phase ``of`` so many; time the second step."""
+    def step(self, number: int, *, of: int, first: int = 0) -> None:
+        """Note that a step begins, in a phase ``of`` so many; time the second after the ``first`` of this process."""
+        left = of - number
         if self.captures:
-            self.captures.step(of=of)
+            self.captures.step(number, left=left)
         if self.mode != "auto" or self.device.type != "cuda":
             return
-        if number == 0:
+        if number == first:
             self._calls.clear()
             self._seconds = None
-        elif number <= 2:
+        elif number <= first + 2:
             torch.cuda.synchronize(self.device)  # twice in a phase
             now = time.perf_counter()
-            if number == 2 and self._work:
+            if number == first + 2 and self._work:
                 self._seconds = (now - self._since) / self._work
             self._since, self._work = now, 0
-        self._steps, self._left = number, left
+        self._steps, self._left = number - first, left
+
+    def state(self) -> dict[str, Any]:
+        """Return what was compiled and recorded, for a checkpoint: a resumed run begins with it."""
+        calls = [[*variant, count] for variant, count in self._calls.items()] if self.mode == "on" else []
+        recorded = self.captures.state() if self.captures else {}
+        return {"compiled": [list(variant) for variant in sorted(self._known)], "calls": calls, **recorded}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Compile and record at once what the run that wrote the checkpoint had compiled and recorded."""
+        self._replayed = {Variant.parse(entry) for entry in state["compiled"]}
+        self._calls = Counter({Variant.parse(entry[:-1]): int(entry[-1]) for entry in state["calls"]})
+        if self.captures:
+            self.captures.load_state(state)
 
     def run(self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data) -> Tensor:
         """Call the function with the model and the batch, and return its result."""
@@ -136,13 +157,16 @@ class Forwards:
         """Return the compiled size that this batch can be padded to, or None."""
         if variant.training or variant in self._known:  # in training mode the copies would change the results
             return None
-        sizes = sorted({known.samples for known in self._known if known.of(samples) == variant})
+        compiled = self._known | self._replayed
+        if variant in compiled:
+            return None
+        sizes = sorted({known.samples for known in compiled if known.of(samples) == variant})
         return next((size for size in sizes if samples < size <= SLACK * samples), None)
 
     def _pays(self, variant: Variant, samples: int, layers: int) -> bool:
         """Tell whether compiling this variant saves more time in the steps left than it takes."""
-        if len(self._known) >= MOST:
-            return False
+        if variant in self._replayed or len(self._known) >= MOST:
+            return variant in self._replayed
         if self.mode == "on":
             return self._calls[variant] > 1  # not for a shape that occurs once
         if variant in _WARM:

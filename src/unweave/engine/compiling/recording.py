@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -43,6 +44,7 @@ class Recording:
         self.data = map_tensors(torch.clone, data)
         self.parameters = list(parameters) if torch.is_grad_enabled() else []
         self.is_waiting = False
+        self.launching = 1.0  # share of a plain pass's time that the host needs for launching it
         self._read = [*model.parameters(), *model.buffers()]
         self._places = [tensor.data_ptr() for tensor in self._read]
         self._anchor = torch.zeros((), device=device, requires_grad=True)
@@ -59,8 +61,13 @@ class Recording:
         if self.device.type != "cuda":
             return sketched([*self._forward(), *self._backward()])
         torch.cuda.synchronize(self.device)
+        begun = time.perf_counter()
         with torch.cuda.stream(torch.cuda.Stream(self.device)):
-            found = sketched([*self._forward(), *self._backward()])
+            parts = [*self._forward(), *self._backward()]
+            launched = time.perf_counter()
+            torch.cuda.synchronize(self.device)
+            self.launching = (launched - begun) / (time.perf_counter() - begun)
+            found = sketched(parts)
         self._live = None  # so that its activations are freed
         torch.cuda.synchronize(self.device)
         return found
