@@ -46,7 +46,13 @@ Tuned = Annotated[Path | None, typer.Option(help="Folder of `unweave tune`, for 
 Small = Annotated[
     bool, typer.Option("--small", help="Use little data and a tiny model, to try the command on two cores.")
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Number of processes that share the work.")]
+Workers = Annotated[
+    str,
+    typer.Option(
+        metavar="N",
+        help="Number of processes that share the work, or auto: as many as share the device best, which is measured.",
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(

@@ -78,7 +78,7 @@ def study(
     adjacency: Adjacency = "classes",
     watch: WatchStudy = False,
     track: Track = "",
-    workers: Workers = 1,
+    workers: Workers = "1",
     cluster: Cluster = None,
     time_limit: TimeLimit = None,
     keep_models: KeepModels = "all",

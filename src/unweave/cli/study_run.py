@@ -13,6 +13,8 @@ import typer
 
 from unweave.cli.app import err_console, out_console, say, stop
 from unweave.cli.options import chosen_options, pairs, words
+from unweave.cli.sharing import sharing
+from unweave.engine import Compute
 from unweave.errors import RunError, UsageError, on_one_line
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
 from unweave.lab.report import Group, Results, accuracy_table, label
@@ -46,7 +48,7 @@ def study_of(
     adjacency: str,
     watch: bool,
     track: str,
-    workers: int,
+    workers: str,
     cluster: str | None,
     time_limit: float | None,
     keep_models: str,
@@ -75,9 +77,14 @@ def study_of(
         "time_limit": time_limit,
         "track": words(track),
         "originals": originals,
-        "progress": lambda store: CellProgress(store, cells, workers=workers, show=None, write=say),
     }
-    _show(_run(source, cells, out, workers=workers, cluster=cluster, **common), cells, as_json=as_json)
+    computing = Compute(device=device, precision=precision, compile=compile_)  # type: ignore[arg-type]
+    try:
+        with sharing(workers, source, computing, cluster=cluster) as count:
+            done = _run(source, cells, out, workers=count, cluster=cluster, **common)
+    except KeyboardInterrupt:
+        stop("Stopped. Finished work is kept. Run the same command to resume.")
+    _show(done, cells, as_json=as_json)
 
 
 def _run(
@@ -90,12 +97,10 @@ def _run(
     **common: Any,
 ) -> Store:
     """Run the cells in this process, in several, or on a cluster."""
-    try:
-        if workers > 1 or cluster is not None:
-            return run_workers(source, cells, out, workers=workers, cluster=cluster, **common)
-        return run_study(source(), cells, out, **common)
-    except KeyboardInterrupt:
-        stop("Stopped. Finished work is kept. Run the same command to resume.")
+    common["progress"] = lambda store: CellProgress(store, cells, workers=workers, show=None, write=say)
+    if workers > 1 or cluster is not None:
+        return run_workers(source, cells, out, workers=workers, cluster=cluster, **common)
+    return run_study(source(), cells, out, **common)
 
 
 def _with_recipe(benchmark: Benchmark, cells: list[Cell]) -> list[Cell]:

@@ -51,7 +51,7 @@ def tune(
     ] = "erase",
     seed: TuningSeed = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds that judge each trial. The mean counts.")] = 1,
-    workers: Workers = 1,
+    workers: Workers = "1",
     cluster: Cluster = None,
     time_limit: Annotated[
         float | None,
@@ -74,25 +74,30 @@ def tune(
       unweave tune digits --methods ga --trials 20 --out tuning
       unweave tune request.yaml --methods ga --out tuning
     """
+    from unweave.cli.sharing import sharing
+    from unweave.engine import Compute
     from unweave.lab.benchmarks import find_benchmark
     from unweave.lab.tuning import tune as run_tuning
 
     how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
-    how |= {} if seed is None else {"seed": seed}
+    own_seed: dict[str, Any] = {} if seed is None else {"seed": seed}
+    source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small))
     try:
-        done = run_tuning(
-            partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small)),
-            out,
-            methods=words(methods),
-            trials=trials,
-            goal=goal,
-            seeds=seeds,
-            workers=workers,
-            cluster=cluster,
-            **how,
-            time_limit=time_limit,
-            write=say,
-        )
+        with sharing(workers, source, Compute(**how), cluster=cluster) as count:
+            done = run_tuning(
+                source,
+                out,
+                methods=words(methods),
+                trials=trials,
+                goal=goal,
+                seeds=seeds,
+                workers=count,
+                cluster=cluster,
+                **how,
+                **own_seed,
+                time_limit=time_limit,
+                write=say,
+            )
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")
     given: dict[str, Any] = {"benchmark": benchmark, "out": out, "goal": goal, "data": data}

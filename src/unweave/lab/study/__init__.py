@@ -3,6 +3,7 @@
 from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
 from unweave.lab.study.originals import NotYet, Originals, tidy_models
+from unweave.lab.study.packing import Packing, packed, shared_gpu
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
 from unweave.lab.study.store import Store
@@ -18,6 +19,7 @@ __all__ = [
     "CellProgress",
     "NotYet",
     "Originals",
+    "Packing",
     "Preset",
     "Store",
     "can_be_tuned",
@@ -27,6 +29,7 @@ __all__ = [
     "find_presets",
     "in_words",
     "no_profile",
+    "packed",
     "plan",
     "preset_cells",
     "profile_of",
@@ -35,6 +38,7 @@ __all__ = [
     "read_times",
     "run_study",
     "run_workers",
+    "shared_gpu",
     "started",
     "still_running",
     "tidy_models",
