@@ -31,7 +31,8 @@ from unweave.runtime import pick_device
 log = logging.getLogger(__name__)
 
 MOST = 16  # workers of one device
-SECONDS = 3.0  # of each measurement
+SECONDS = 3.0  # of a look at the speed
+SETTLED, LOOKS = 0.1, 30  # looks go on until two differ by no more, at most so many: code may be compiled at first
 GAIN = 1.1  # with twice as many workers, all together must be this many times as fast
 OWN = 1 << 30  # bytes that a process needs on a GPU before its first tensor
 SPARE = 2  # other methods may need this many times the memory of fine-tuning
@@ -127,7 +128,7 @@ def packed(source: Callable[[], Benchmark], computing: Compute) -> Packing:
 
 def _doubled(board: Board, processes: Any) -> Packing:
     """Double the number of workers until that no longer pays."""
-    _until(lambda: board.numbers.value == board.most, processes)  # so that no start disturbs what is measured
+    _until(lambda: board.numbers.value == board.most, processes)  # so that nothing that starts disturbs the measurement
     rates: dict[int, float] = {}
     best, count, limit = 1, 1, "The processor has no cores for more"
     while count <= board.most:
@@ -148,6 +149,16 @@ def _rate(board: Board, count: int, processes: Any) -> float:
     board.active.value = count
     before = list(board.steps[:count])
     _until(lambda: all(board.steps[n] >= before[n] + 2 * TOGETHER for n in range(count)), processes)
+    rate = 0.0
+    for _ in range(LOOKS):
+        last, rate = rate, _look(board, count, processes)
+        if abs(rate - last) <= SETTLED * rate:
+            break
+    return rate
+
+
+def _look(board: Board, count: int, processes: Any) -> float:
+    """Return the steps per second of the first ``count`` processes within some seconds."""
     first, begun = sum(board.steps[:count]), time.perf_counter()
     time.sleep(SECONDS)
     _until(lambda: sum(board.steps[:count]) > first, processes)
@@ -164,14 +175,14 @@ def _until(reached: Callable[[], bool], processes: Any) -> None:
 
 def _be_measured(source: Callable[[], Benchmark], board: Board, *, computing: Compute) -> None:
     """Fine-tune the benchmark's model whenever it is this process's turn."""
+    benchmark = source()
+    task, method = benchmark.load(), find_method("ft")
     measured = _Measured(board, pick_device(computing.device))
     measured.wait()
     if board.active.value < 0:
         return
     if measured.number == 0 and measured.device.type == "cuda":
         board.room.value = torch.cuda.mem_get_info(measured.device)[0]
-    benchmark = source()
-    task, method = benchmark.load(), find_method("ft")
     settings = {**benchmark.settings_for(method, None), "epochs": 10**6, "learning_rate": NEVER_MIND}
     given = benchmark.given(task)
     try:
