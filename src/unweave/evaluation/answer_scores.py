@@ -98,7 +98,8 @@ def ask(
         tokenizer: The model's tokenizer.
         template: As in `unweave.answers`.
         longest: The most tokens of a question with its answer.
-        write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE.
+        write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE. After questions of
+            ``held_out`` nothing is written.
         gradients: Also measure the gradient of each answer's loss, for the gradient attack. It takes a backward pass
             for each question.
         compute: Device and precision.
@@ -121,7 +122,8 @@ def ask(
     try:
         found = {}
         for group, rows in groups.items():
-            found[group] = answer_sheet(model, rows, wording, compute=compute)
+            words = replace(wording, write=0) if group == HELD_OUT else wording  # attacks read no texts
+            found[group] = answer_sheet(model, rows, words, compute=compute)
             if gradients:
                 norms = attacks.gradient_scores(model, rows, wording).tolist()
                 found[group] = replace(found[group], gradient=norms)

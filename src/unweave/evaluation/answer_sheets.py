@@ -67,14 +67,21 @@ class AnswerSheet:
         """The mean token loss of every true answer."""
         return np.array([-np.mean(tokens) for tokens in self.log_probabilities])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sheet as plain data for JSON."""
-        return asdict(self)
+    def to_dict(self, *, digits: int | None = None) -> dict[str, Any]:
+        """Return the sheet as plain data for JSON; numbers with so many decimal ``digits``, or all of them."""
+        found = asdict(self)
+        return found if digits is None else {name: _rounded(entry, digits) for name, entry in found.items()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> AnswerSheet:
         """Return the sheet from the output of `to_dict`."""
         return cls(**content)
+
+
+def _rounded(entry: Any, digits: int) -> Any:
+    if isinstance(entry, list):
+        return [_rounded(one, digits) for one in entry]
+    return round(entry, digits) if isinstance(entry, float) else entry
 
 
 @dataclass(frozen=True, kw_only=True)

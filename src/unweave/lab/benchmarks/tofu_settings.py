@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave.lab.benchmarks.benchmark import BenchmarkTask, MethodSettings
+from unweave.lab.benchmarks.tofu_data import AuthorOptions
 from unweave.methods import DescentSettings, methods_for
 
 # As open-unlearning trains its originals.
@@ -22,6 +23,14 @@ RECIPE = DescentSettings(
     batch_size=32,
     normalisation="eval",
 )
+
+
+def recipe_of(options: AuthorOptions) -> DescentSettings:
+    """Return how the original is trained."""
+    chosen = {"learning_rate": options.rate, "epochs": options.epochs, "batch_size": options.batch}
+    return SMALL_RECIPE if options.small else DescentSettings.parse({**RECIPE.to_dict(), **chosen})
+
+
 SMALL_RECIPE = DescentSettings(
     optimizer="adamw", learning_rate=8e-3, schedule="warm-up", epochs=40, batch_size=20, normalisation="eval"
 )

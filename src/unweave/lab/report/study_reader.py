@@ -106,7 +106,7 @@ def _take_cells(store: Store, results: Results) -> None:
         results.notes |= config.get("notes", {})
         if stages := scores.get("stages"):
             results.stages.setdefault(group, {})[seed] = stages
-        for row in scores.get("metrics", []):
+        for row in [*scores.get("metrics", []), *store.answer_scores_of(cell).get("metrics", [])]:
             results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
         if history := read_history(folder / "history.jsonl"):
             results.histories.setdefault(group, {})[seed] = history
