@@ -33,6 +33,7 @@ from unweave.lab.study.study_files import (
     read_about,
     read_failure,
     read_runs,
+    read_said,
     read_times,
 )
 from unweave.lab.study.table import flatten, write_table
@@ -51,7 +52,7 @@ from unweave.storage import (
 )
 from unweave.storage import SCORES as SCORES_FILE
 
-COMPARISON = "against-retrain.json"
+COMPARISON, SAID = "against-retrain.json", "said.json"
 
 
 class Store:
@@ -303,6 +304,11 @@ class Store:
         file = self.cells / name / ANSWER_SCORES
         found: dict[str, Any] = of_cell(file, SCORES) if file.exists() else {}
         return found
+
+    def said(self, name: str) -> dict[str, Any]:
+        """Return what a language model writes: questions, answers and texts by subset; empty for other models."""
+        file = self.cells / name / SAID
+        return read_said(file) if file.exists() else {}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value, as in the table."""

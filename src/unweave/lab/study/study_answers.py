@@ -1,6 +1,7 @@
 """What the language models of a study answer: asked once for each cell, and scored beside the study's references.
 
 - ``cells/NAME/answers.json``: what the cell's model says to every question
+- ``cells/NAME/said.json``: the texts of it alone, for the report
 - ``cells/NAME/answer_scores.json``: the numbers about it, and which models they are compared with
 """
 
@@ -13,10 +14,11 @@ from pathlib import Path
 
 from torch import nn
 
+from unweave.data import SUBSETS
 from unweave.engine import Compute
 from unweave.evaluation import AnswerSheet, load_answers, score_answers
 from unweave.lab.benchmarks import ANSWER_SCORES, ANSWERS, Benchmark, BenchmarkTask, ask_all
-from unweave.lab.study.store import Store
+from unweave.lab.study.store import SAID, Store
 from unweave.storage import Lock, read_json, write_whole
 
 DIGITS = 5  # of stored numbers: a study has many models
@@ -65,6 +67,12 @@ class Answering:
         if not self._answers(name).exists():  # another process may have asked meanwhile
             sheets = ask_all(self.task(), model, self.computing)
             content = {group: sheet.to_dict(digits=DIGITS) for group, sheet in sheets.items()}
+            texts = {
+                subset: {name: content[subset][name] for name in ("questions", "answers", "written")}
+                for subset in SUBSETS
+                if subset in content
+            }
+            write_whole(self.store.cells / name / SAID, json.dumps(texts).encode())
             write_whole(self._answers(name), json.dumps(content).encode())
 
     def _score(self, name: str) -> None:
