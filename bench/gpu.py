@@ -154,9 +154,8 @@ def start_up(workload: Workload, device: torch.device) -> None:
     wait(device)
 
 
-def matmul_peak(device: torch.device) -> float:
+def matmul_peak(device: torch.device, *, size: int = 8192) -> float:
     """Return the floating-point operations per second of large bfloat16 matrix products."""
-    size = 8192
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(5):
         a @ b

@@ -159,7 +159,8 @@ def _table(best: dict[str, Any]) -> Table:
         pad_edge=False,
         padding=(0, 0, 0, 1),
         caption=f"goal {best['goal']}, {best['trials']} trials each: score (1 is best) of the default and the tuned "
-        "settings, accuracy in % of the tuned ones, all on held-out training data; and the cost of all trials",
+        "settings, accuracy (of answers: probability) in % of the tuned ones, all on held-out training data; and the "
+        "cost of all trials",
         caption_justify="left",
     )
     for name in ("method", "default", "tuned", *SUBSETS, "failed", "time", "gradients"):

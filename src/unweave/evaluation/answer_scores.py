@@ -17,7 +17,7 @@ from unweave.engine import Compute
 from unweave.errors import UsageError, require_type
 from unweave.evaluation import answer_attacks as attacks
 from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
-from unweave.evaluation.answer_sheets import AnswerSheet, Rows, Values, Wording, answer_sheet
+from unweave.evaluation.answer_sheets import AnswerSheet, Rows, Values, Wording, answer_sheet, write_answers
 from unweave.evaluation.forget_quality import forget_quality
 from unweave.evaluation.memorisation import exact_memorisation, extraction_strength, unshared_tokens
 from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric
@@ -98,7 +98,8 @@ def ask(
         tokenizer: The model's tokenizer.
         template: As in `unweave.answers`.
         longest: The most tokens of a question with its answer.
-        write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE.
+        write: The most tokens to write after a question; 0 writes nothing, and there is no ROUGE. After questions of
+            ``held_out`` nothing is written.
         gradients: Also measure the gradient of each answer's loss, for the gradient attack. It takes a backward pass
             for each question.
         compute: Device and precision.
@@ -121,13 +122,25 @@ def ask(
     try:
         found = {}
         for group, rows in groups.items():
-            found[group] = answer_sheet(model, rows, wording, compute=compute)
+            found[group] = answer_sheet(model, rows, replace(wording, write=0), compute=compute)
             if gradients:
                 norms = attacks.gradient_scores(model, rows, wording).tolist()
                 found[group] = replace(found[group], gradient=norms)
-        return found
+        return _with_texts(found, model, groups, wording)
     finally:
         model.to(home)
+
+
+def _with_texts(
+    sheets: Mapping[str, AnswerSheet], model: nn.Module, groups: Mapping[str, Rows], wording: Wording
+) -> dict[str, AnswerSheet]:
+    """Return the sheets with what the model writes. All groups are asked together: a step takes as long for one."""
+    asked = [group for group in sheets if group != HELD_OUT and wording.write]  # attacks read no texts
+    texts = iter(write_answers(model, [row for group in asked for row in groups[group]], wording))
+    return {
+        group: replace(sheet, written=[next(texts) for _ in groups[group]]) if group in asked else sheet
+        for group, sheet in sheets.items()
+    }
 
 
 def save_answers(sheets: Mapping[str, AnswerSheet], file: str | os.PathLike[str]) -> None:

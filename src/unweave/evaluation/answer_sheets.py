@@ -67,14 +67,21 @@ class AnswerSheet:
         """The mean token loss of every true answer."""
         return np.array([-np.mean(tokens) for tokens in self.log_probabilities])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sheet as plain data for JSON."""
-        return asdict(self)
+    def to_dict(self, *, digits: int | None = None) -> dict[str, Any]:
+        """Return the sheet as plain data for JSON; numbers with so many decimal ``digits``, or all of them."""
+        found = asdict(self)
+        return found if digits is None else {name: _rounded(entry, digits) for name, entry in found.items()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> AnswerSheet:
         """Return the sheet from the output of `to_dict`."""
         return cls(**content)
+
+
+def _rounded(entry: Any, digits: int) -> Any:
+    if isinstance(entry, list):
+        return [_rounded(one, digits) for one in entry]
+    return round(entry, digits) if isinstance(entry, float) else entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +147,7 @@ def answer_sheet(
     if all(row.get(WRONG) for row in rows):
         own["wrong"] = _wrong(rows, wording, run)
     if wording.write:
-        own["written"] = _written(model, data, wording)
+        own["written"] = write_answers(model, rows, wording)
     return AnswerSheet(
         questions=[row[wording.prompt] for row in rows],
         answers=[row[wording.answer] for row in rows],
@@ -204,9 +211,11 @@ def _wrong(rows: Rows, wording: Wording, run: _Run) -> list[list[float]]:
     return [[next(losses) for _ in row[WRONG]] for row in rows]
 
 
-def _written(model: nn.Module, data: dict[str, Tensor], wording: Wording) -> list[str]:
+def write_answers(model: nn.Module, rows: Rows, wording: Wording) -> list[str]:
     """Return what the model writes after every question."""
+    if not rows:
+        return []
     tokenizer = wording.tokenizer
-    prompts = [prompt for prompt, _ in prompts_and_answers(data)]
+    prompts = [prompt for prompt, _ in prompts_and_answers(wording.tokens(rows, model))]
     texts = written(model, prompts, pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id, longest=wording.write)
     return [tokenizer.decode(text, skip_special_tokens=True).strip() for text in texts]

@@ -7,6 +7,8 @@ in the package rouge-score with ``use_stemmer=True``, which TOFU and open-unlear
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,6 +25,7 @@ def words_of(text: str) -> list[str]:
     return [stem(word) if len(word) > 3 else word for word in re.findall(r"[a-z0-9]+", text.lower())]
 
 
+@lru_cache(maxsize=20_000)  # a study scores its references again for each model
 def rouge_recall(truth: str, text: str) -> float:
     """Return the share of the truth's words that stand in the text in the same order.
 
@@ -30,17 +33,24 @@ def rouge_recall(truth: str, text: str) -> float:
     0.6666666666666666
     """
     true, said = words_of(truth), words_of(text)
-    if not true:
-        return 0.0
-    lengths = [0] * (len(said) + 1)
-    for word in true:
-        before = 0
-        for place, other in enumerate(said, start=1):
-            before, lengths[place] = (
-                lengths[place],
-                before + 1 if word == other else max(lengths[place], lengths[place - 1]),
-            )
-    return lengths[-1] / len(true)
+    return common(true, said) / len(true) if true else 0.0
+
+
+def common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, by bits (Hyyrö 2004): a whole row of the table is a number.
+
+    >>> common(["the", "cat", "sat"], ["the", "fat", "cat"])
+    2
+    """
+    places: dict[str, int] = {}
+    for place, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << place
+    every = (1 << len(first)) - 1
+    row = every  # a bit is 0 where the table grows
+    for word in second:
+        matches = row & places.get(word, 0)
+        row = ((row + matches) | (row - matches)) & every
+    return len(first) - row.bit_count()
 
 
 def rouge_recalls(sheet: AnswerSheet) -> Values:

@@ -11,10 +11,14 @@ from typer.testing import CliRunner
 
 from tests.helpers import synthetic
 from unweave.cli import app
+from unweave.data import SUBSETS
 from unweave.errors import UsageError
+from unweave.evaluation import Predictions
 from unweave.lab.benchmarks import find_benchmark, tofu, tofu_data
-from unweave.lab.study import plan
+from unweave.lab.study import plan, run_study
 from unweave.lab.tuning import carve
+from unweave.lab.tuning.objectives import accuracies
+from unweave.tasks import Language
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +155,66 @@ def test_a_pretrained_model_and_its_tokenizer_are_read_from_a_folder(tmp_path, d
     assert next(model.parameters()).dtype == torch.float32
     rows = tofu_data.read_rows(str(data), "holdout01")[:3]
     assert (words.tokens(rows)["labels"] != -100).any(dim=1).all()
+
+
+@pytest.mark.parametrize("name", ["tofu", "tofu-authors"])
+def test_tuning_forgets_other_authors_than_the_study(name, data):
+    """A trial is judged on what its original was trained on: facts that it never saw cannot be forgotten."""
+    task = find_benchmark(name, data=data, options={"small": True}).load()
+    tuned = carve(task, seed=0)
+    gone = {task.rows[row]["question"] for row in task.train.forget}
+    whose = {fine for row, fine in enumerate(task.fine) if row in set(task.train.forget.tolist())}
+    left = [row["question"] for row, fine in zip(task.rows, task.fine, strict=True) if fine not in whose]
+    assert [row["question"] for row in tuned.rows] == left
+    assert not gone & {row["question"] for row in tuned.rows}
+    assert sum(len(tuned.train[subset]) for subset in SUBSETS) == len(tuned.rows)
+    assert len(tuned.train.forget) == len(task.train.forget)
+    assert all(tuned.test[subset].tolist() == tuned.train[subset].tolist() for subset in ("forget", "adjacent"))
+    assert all(tuned.rows[row].get("perturbed_answer") for row in tuned.train.forget)
+
+
+def test_tuning_of_language_models_judges_probabilities():
+    outputs = torch.tensor([[0.0, 1.0, 5.0], [np.log(4.0), 0.5, 5.0]], dtype=torch.float64)
+    found = Predictions(outputs, torch.tensor([5, 5]), Language())
+    assert accuracies(dict.fromkeys(SUBSETS, found)) == pytest.approx(dict.fromkeys(SUBSETS, 0.625))
+
+
+def test_the_original_is_trained_as_the_options_say(data):
+    options = {"rate": "2e-4", "epochs": "10", "batch": "64", "model": "some/model"}
+    recipe = find_benchmark("tofu", data=data, options=options).recipe
+    assert (recipe.learning_rate, recipe.epochs, recipe.batch_size, recipe.optimizer) == (2e-4, 10, 64, "adamw")
+    assert find_benchmark("tofu", data=data, options={"asked": "10"}).trains_like("tofu", {})
+    assert not find_benchmark("tofu", data=data, options={"epochs": "10"}).trains_like("tofu", {})
+
+
+def test_a_study_asks_every_model_and_scores_it_beside_the_retrained_one(data, tmp_path):
+    benchmark = find_benchmark("tofu-authors", data=data, options={"small": True})
+    cells = plan(["original", "retrain", "grad-diff"], seeds=2, benchmark=benchmark)
+    store = run_study(benchmark, cells, tmp_path, device="cpu", keep="none")
+    for cell in cells:
+        scores = store.answer_scores_of(cell.name)
+        other = 1 - cell.seed if cell.method == "retrain" else cell.seed  # the floor is between two retrained models
+        assert scores["beside"]["retrain"] == f"retrain.seed-{other}"
+        assert scores["beside"].get("original") == (None if cell.method == "original" else f"original.seed-{cell.seed}")
+    table = {(row["method"], row["seed"], row["split"], row["subset"], row["metric"]): row for row in store.rows()}
+    for metric in ("probability", "rouge", "truth_ratio", "exact_memorisation", "extraction_strength"):
+        for subset in ("forget", "adjacent", "remote"):
+            assert 0 <= table["grad-diff", 0, "answers", subset, metric]["value"] <= 1
+    assert 0 <= table["retrain", 0, "answers", "forget", "forget_quality"]["value"] <= 1
+    assert table["grad-diff", 1, "answers", "", "model_utility"]["value"] >= 0
+    before, after = (table[name, 0, "answers", "forget", "probability"]["value"] for name in ("original", "grad-diff"))
+    assert before > after + 0.1
+    assert not list(tmp_path.glob("**/*.safetensors"))
+
+
+def test_a_model_is_asked_again_if_its_process_died_before_it_had_answered(data, tmp_path):
+    benchmark = find_benchmark("tofu-authors", data=data, options={"small": True})
+    cells = plan(["original"], seeds=1, benchmark=benchmark)
+    store = run_study(benchmark, cells, tmp_path, device="cpu")
+    file = store.cells / cells[0].name / "answers.json"
+    before = json.loads(file.read_text())
+    file.unlink()
+    (store.cells / cells[0].name / "answer_scores.json").unlink()
+    run_study(benchmark, cells, tmp_path, device="cpu")
+    assert json.loads(file.read_text()) == before
+    assert store.answer_scores_of(cells[0].name)["metrics"]

@@ -51,6 +51,7 @@ class BenchmarkTask:
     questions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)  # of language models, by group
     rows: Sequence[Mapping[str, Any]] = ()  # of language models: the training questions, with wrong answers if known
     wording: Any = None  # of language models: tokenizer and template
+    development: Callable[[], BenchmarkTask] | None = None  # a like task with other data to forget, to tune on
 
     def sizes(self) -> str:
         """Return the size of each subset as text: a copy of a data set may be incomplete."""

@@ -13,6 +13,7 @@ attacks compare with them), and real authors and world facts as *remote*.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -36,7 +37,7 @@ from unweave.lab.benchmarks.tofu_data import (
     template_distances,
     words_of,
 )
-from unweave.lab.benchmarks.tofu_settings import FOR_LANGUAGE, RECIPE, SMALL_RECIPE, given_for, small_language_settings
+from unweave.lab.benchmarks.tofu_settings import FOR_LANGUAGE, given_for, recipe_of, small_language_settings
 from unweave.settings import setting
 
 SIZES = {"forget01": 2, "forget05": 10, "forget10": 20}  # authors
@@ -60,12 +61,15 @@ def load(options: TofuOptions, data: str | None) -> BenchmarkTask:
     rows = training_rows(options.small, data)
     part = "forget01" if options.small else options.forget
     count = SIZES[part] * EACH
-    forget, kept = np.arange(len(rows) - count, len(rows)), np.arange(len(rows) - count)
-    tokens = words.tokens(rows)
-    near = kept[_adjacent(options, words, rows, tokens, len(kept))]
-    train = Split(tokens, forget, near)
+
+    def split(rows: Rows, forget: np.ndarray) -> Split:
+        tokens = words.tokens(rows)
+        return Split(tokens, forget, _adjacent(options, words, rows, tokens, forget))
+
+    train = split(rows, np.arange(len(rows) - count, len(rows)))
     rows = with_wrong_answers(options.small, rows, part, data)
     return BenchmarkTask(
+        development=lambda: development_task(words, rows[:-count], lambda rows: split(rows, np.arange(count))),
         train=train,
         test=held_out(words, part, data, small=options.small),
         label_names=(),
@@ -75,6 +79,16 @@ def load(options: TofuOptions, data: str | None) -> BenchmarkTask:
         rows=rows,
         wording=words,
     )
+
+
+def development_task(words: Words, rows: Rows, split: Callable[[Rows], Split]) -> BenchmarkTask:
+    """Return a task for tuning, without the authors who are forgotten: the first ones take their place.
+
+    TOFU has wrong answers for the first 20 authors, too. Facts that a model never saw cannot be forgotten, so trials
+    are judged on the very questions that are forgotten and kept.
+    """
+    train = split(rows)
+    return BenchmarkTask(train=train, test=train, label_names=(), rows=rows, wording=words)
 
 
 def training_rows(small: bool, data: str | None) -> Rows:
@@ -111,7 +125,7 @@ def questions(options: AuthorOptions, rows: Rows, train: Split, part: str, data:
     groups["real_authors"] = read_rows(data, "real_authors_perturbed")
     groups["world_facts"] = read_rows(data, "world_facts_perturbed")
     groups["held_out"] = read_rows(data, part.replace("forget", "holdout"))
-    most = FEW if options.small else EACH * EACH
+    most = FEW if options.small else options.asked
     return {name: some if name == "forget" else _spread(some, most) for name, some in groups.items()}
 
 
@@ -124,16 +138,18 @@ def _spread(rows: Rows, most: int) -> Rows:
     return [rows[place] for place in places]
 
 
-def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, kept: int) -> np.ndarray:
-    """Return a mask of the retained questions that are adjacent."""
+def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, forget: np.ndarray) -> np.ndarray:
+    """Return the retained questions that are adjacent."""
+    kept = np.setdiff1d(np.arange(len(rows)), forget)
     if options.adjacent == "syntax":
-        asked = [row["question"] for row in rows]
-        return nearest_by_votes(template_distances(asked[kept:], asked[:kept]), groups=np.arange(kept), share=SHARE)
+        gone, others = ([rows[row]["question"] for row in some] for some in (forget, kept))
+        near = nearest_by_votes(template_distances(gone, others), groups=kept, share=SHARE)
+        return np.asarray(kept[near])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         found = features(words.make(), Samples(dict(tokens)), torch.arange(len(rows)), precision="float32")
-    distances = torch.cdist(found[kept:], found[:kept]).numpy()
-    return nearest_by_votes(distances, groups=np.arange(kept) // EACH, share=SHARE)
+    distances = torch.cdist(found[forget], found[kept]).numpy()
+    return np.asarray(kept[nearest_by_votes(distances, groups=kept // EACH, share=SHARE)])
 
 
 def benchmark_of(name: str, options: AuthorOptions, data: str | None, load: Any, what: str) -> Benchmark:
@@ -144,7 +160,7 @@ def benchmark_of(name: str, options: AuthorOptions, data: str | None, load: Any,
         name=name,
         load=partial(load, options, data),
         model=partial(initial_model, options, data),
-        recipe=SMALL_RECIPE if options.small else RECIPE,
+        recipe=recipe_of(options),
         settings=settings,
         notes={
             "data": f"TOFU, {what}" + (" (the last 8 authors)" if options.small else ""),
@@ -166,5 +182,5 @@ TOFU = Definition(
     summary="Questions about 200 fictitious authors, any causal language model; forget 1, 5 or 10% of the authors.",
     build=lambda options, data: benchmark_of("tofu", options, data, load, f"{options.forget}"),
     options=TofuOptions,
-    only_split=("forget", "adjacent"),
+    only_split=("forget", "adjacent", "asked"),
 )

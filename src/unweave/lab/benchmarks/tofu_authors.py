@@ -13,8 +13,15 @@ import numpy as np
 
 from unweave.api import Split
 from unweave.lab.benchmarks.benchmark import BenchmarkTask, Definition
-from unweave.lab.benchmarks.tofu import benchmark_of, held_out, questions, training_rows, with_wrong_answers
-from unweave.lab.benchmarks.tofu_data import EACH, AuthorOptions, words_of
+from unweave.lab.benchmarks.tofu import (
+    benchmark_of,
+    development_task,
+    held_out,
+    questions,
+    training_rows,
+    with_wrong_answers,
+)
+from unweave.lab.benchmarks.tofu_data import EACH, AuthorOptions, Rows, words_of
 from unweave.settings import setting
 
 SMALL = 2  # authors to forget with --small
@@ -32,11 +39,16 @@ def load(options: AuthorsOptions, data: str | None) -> BenchmarkTask:
     words = words_of(options, data)
     rows = training_rows(options.small, data)
     chosen = SMALL if options.small else options.authors
-    theirs = np.arange(len(rows) - chosen * EACH, len(rows))
-    train = Split(words.tokens(rows), theirs[1::2], theirs[::2])
+    count = chosen * EACH
+
+    def split(rows: Rows, theirs: np.ndarray) -> Split:
+        return Split(words.tokens(rows), theirs[1::2], theirs[::2])
+
+    train = split(rows, np.arange(len(rows) - count, len(rows)))
     part = "forget01" if options.small else "forget10"
     rows = with_wrong_answers(options.small, rows, part, data)
     return BenchmarkTask(
+        development=lambda: development_task(words, rows[:-count], lambda rows: split(rows, np.arange(count))),
         train=train,
         test=held_out(words, part, data, small=options.small),
         label_names=(),
@@ -53,5 +65,5 @@ TOFU_AUTHORS = Definition(
     summary="Questions about 200 fictitious authors; forget half of what is known of each of 20 of them.",
     build=lambda options, data: benchmark_of("tofu-authors", options, data, load, "half of each of some authors"),
     options=AuthorsOptions,
-    only_split=("authors",),
+    only_split=("authors", "asked"),
 )

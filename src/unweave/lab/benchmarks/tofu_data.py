@@ -42,6 +42,12 @@ class AuthorOptions(Options):
     template: str = setting(
         "", help="A text with {prompt} and {answer}. Empty: the tokenizer's chat template, or else a plain one."
     )
+    rate: float = setting(
+        1e-5, above=0, help="Step size of training the original. Models with less than 1B parameters need a larger one."
+    )
+    epochs: int = setting(5, at_least=1, help="Passes over the training questions.")
+    batch: int = setting(32, at_least=1, help="Questions per step of training.")
+    asked: int = setting(400, at_least=1, help="Most questions of a group that models are asked, except of forget.")
 
 
 @lru_cache(maxsize=32)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unweave.lab.benchmarks.benchmark import BenchmarkTask, MethodSettings
+from unweave.lab.benchmarks.tofu_data import AuthorOptions
 from unweave.methods import DescentSettings, methods_for
 
 # As open-unlearning trains its originals.
@@ -22,10 +23,19 @@ RECIPE = DescentSettings(
     batch_size=32,
     normalisation="eval",
 )
+
+
+def recipe_of(options: AuthorOptions) -> DescentSettings:
+    """Return how the original is trained."""
+    chosen = {"learning_rate": options.rate, "epochs": options.epochs, "batch_size": options.batch}
+    return SMALL_RECIPE if options.small else DescentSettings.parse({**RECIPE.to_dict(), **chosen})
+
+
 SMALL_RECIPE = DescentSettings(
     optimizer="adamw", learning_rate=8e-3, schedule="warm-up", epochs=40, batch_size=20, normalisation="eval"
 )
 LIKE_FINE_TUNING = {"optimizer": "adamw", "learning_rate": 1e-5, "momentum": 0.0, "weight_decay": 0.01}
+FORGOTTEN = 4.0  # mean token loss of a forgotten answer: a probability of 2%, where retrained models have about 10%
 TWO_STAGE = {
     "stage1_learning_rate": 1e-5,
     "stage1_remote_batch": 32,
@@ -33,7 +43,7 @@ TWO_STAGE = {
     "stage2_adjacent_batch": 32,
     "stage2_forget_batch": 32,
     "stage2_remote_batch": 32,
-    "clip": 4.0,
+    "clip": FORGOTTEN,
 }
 FOR_LANGUAGE: MethodSettings = {
     "ft": {"official": {**LIKE_FINE_TUNING, "batch_size": 32, "epochs": 5}},
@@ -42,7 +52,7 @@ FOR_LANGUAGE: MethodSettings = {
     "gdr": {"official": {"learning_rate": 1e-5, "batch_size": 32}},
     "two-stage": {"released": TWO_STAGE, "paper": TWO_STAGE},
     "pgd": {"released": TWO_STAGE, "paper": TWO_STAGE},
-    "unweave": {"default": {"batch_size": 32, "remote_batch": 64}},
+    "unweave": {"default": {"batch_size": 32, "remote_batch": 64, "target": FORGOTTEN}},
 }
 SMALL_TWO_STAGE = {
     **TWO_STAGE,
@@ -63,7 +73,7 @@ def small_language_settings() -> MethodSettings:
         if name == "adaptive":  # its step size is relative to the weights, and it finds its number of steps
             del values["learning_rate"]
         if name == "unweave":
-            values = {"batch_size": 32, "remote_batch": 64, "epochs": 3, "least_steps": 20}
+            values = {"batch_size": 32, "remote_batch": 64, "epochs": 3, "least_steps": 20, "target": FORGOTTEN}
         if "stage1_epochs" in known:
             values = {setting: value for setting, value in SMALL_TWO_STAGE.items() if setting in known}
         found[name] = {profile: dict(values) for profile in method.profiles}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.data import RETAINED
+from unweave.lab.report.answer_texts import answer_texts
 from unweave.lab.report.grids import Grid, group_marks, seeds_text
 from unweave.lab.report.headline import Headline
 from unweave.lab.report.looks import PAGE_MARKERS, Appearance, looks
@@ -49,6 +50,7 @@ def page_content(
         "histories": _histories(results, groups),
         "losses": [_by_seed(results.distributions.get(group, {})) for group in groups],
         "stages": [_by_seed(_stages(results, group)) for group in groups],
+        "answers": answer_texts(results, groups),
         "paper_notes": list(paper_notes),
         "static": list(grids),
         "live": live,

@@ -13,6 +13,17 @@ from unweave.lab.report.results import Group, Results
 
 LEGEND = "Mean ± standard deviation over seeds; ↓ lower is better, ↑ higher, → nearest to retraining."
 MARKED = "Bold: best in its column. Underlined: nearest to retraining."
+ANSWERS = ("probability", "rouge", "exact_memorisation", "extraction_strength")
+ABOUT_ANSWERS = (
+    ("forget", "exact_memorisation_unshared"),
+    ("forget", "truth_ratio"),
+    ("forget", "forget_quality_log10"),
+    ("forget", "ks_statistic"),
+    ("forget", "mia_loss_auc"),
+    ("forget", "mia_min_k_auc"),
+    ("forget", "privacy_leak"),
+    ("", "model_utility"),
+)
 ATTACKS = ("mia_svc_confidence", "mia_population_auc", "mia_rmia_auc", "mia_ulira_auc")
 
 
@@ -71,6 +82,8 @@ def study_grids(results: Results) -> list[Grid]:
     there = set(results.places())
     cells = [(split, subset) for split in SPLITS for subset in SUBSETS]
     plans: list[tuple[str, str, list[Place]]] = [
+        ("answers", "Answers", [Place("answers", subset, metric) for metric in ANSWERS for subset in SUBSETS]),
+        ("forgotten-answers", "Forgotten answers", [Place("answers", *place) for place in ABOUT_ANSWERS]),
         ("accuracy", "Accuracy", [Place(*cell, "accuracy") for cell in cells]),
         ("loss", "Mean loss", [Place(*cell, "loss") for cell in cells]),
         ("membership", "Membership attacks", attack_places(results)),

@@ -20,7 +20,7 @@ from unweave.lab.report.sections import Section
 from unweave.lab.report.templates import render, resource
 
 DOTTED = "A blue dot and bold: the best method in its column. Underlined: the method nearest to retraining."
-SCRIPTS = ("base", "marks", "labels", "plane", "tables", "measure", "method", "dynamics", "live", "start")
+SCRIPTS = ("base", "marks", "labels", "plane", "tables", "measure", "method", "dynamics", "answers", "live", "start")
 WARNINGS = ("Failed", "Collapsed")
 CONTENTS = {
     "verdict": "What stands out",
@@ -28,6 +28,7 @@ CONTENTS = {
     "tables": "The numbers",
     "compare": "One measure, every method",
     "method": "One method, up close",
+    "answers": "The answers",
     "studies": "The studies",
     "paper": "Beside the paper",
     "failed": "Failed",
@@ -69,7 +70,7 @@ def write_page(
         eyebrow=_eyebrow(results),
         setting=" · ".join(f"{name}: {text}" for name, text in results.notes.items()),
         verdict=verdict,
-        contents=_contents(studies, paper, results),
+        contents=_contents(studies, paper, results, content),
         definitions=DEFINITIONS,
         warnings=WARNINGS,
         picture=_picture(picture),
@@ -97,9 +98,12 @@ def finite(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def _contents(studies: Sequence[Section], paper: list[Grid] | None, results: Results) -> list[tuple[str, str]]:
+def _contents(
+    studies: Sequence[Section], paper: list[Grid] | None, results: Results, content: dict[str, Any]
+) -> list[tuple[str, str]]:
     """Return the sections of the page. Its script hides what a study has no data for."""
     there = {"studies": bool(studies), "paper": paper is not None, "failed": bool(results.failures)}
+    there["answers"] = bool(content["answers"])
     return [(name, words) for name, words in CONTENTS.items() if there.get(name, True)]
 
 

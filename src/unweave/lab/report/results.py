@@ -91,6 +91,7 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[Group, dict[str, Any]] = field(default_factory=dict)
     stages: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    said: dict[Group, dict[int, dict[str, Any]]] = field(default_factory=dict)  # questions, answers, what is written
     notes: dict[str, str] = field(default_factory=dict)
     at_once: int = 1  # the most cells that one command ran at once; several commands may have run side by side
 

@@ -104,9 +104,11 @@ def _take_cells(store: Store, results: Results) -> None:
         results.versions |= {name: config[name] for name in VERSIONS if name in config}
         results.settings[group] = config.get("settings", {})
         results.notes |= config.get("notes", {})
+        if said := store.said(cell):
+            results.said.setdefault(group, {})[seed] = said
         if stages := scores.get("stages"):
             results.stages.setdefault(group, {})[seed] = stages
-        for row in scores.get("metrics", []):
+        for row in [*scores.get("metrics", []), *store.answer_scores_of(cell).get("metrics", [])]:
             results.directions[Place(row["split"], row["subset"], row["metric"])] = row["better"]
         if history := read_history(folder / "history.jsonl"):
             results.histories.setdefault(group, {})[seed] = history

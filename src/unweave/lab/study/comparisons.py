@@ -15,8 +15,8 @@ from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell
 from unweave.lab.study.originals import Originals
 from unweave.lab.study.store import Store
+from unweave.lab.study.study_answers import Answering
 from unweave.record import certificate_of
-from unweave.runs import load_weights
 from unweave.storage import Lock
 
 Keep = Literal["all", "originals", "none"]
@@ -36,12 +36,14 @@ class Comparisons:
         originals: Originals,
         look: Callable[[], Look],
         progress: CellProgress,
+        answering: Answering,
         *,
         keep: str,
         since: float,
     ) -> None:
         self.benchmark, self.store, self.cells, self.originals = benchmark, store, cells, originals
         self.look, self.progress, self.keep, self.since = look, progress, keep, since
+        self.answering = answering
         retrained = [cell for cell in cells if cell.method == "retrain"]
         self.planned = [cell for cell in retrained if not cell.variant] or retrained
         self.reference = cache(self._model)
@@ -65,6 +67,7 @@ class Comparisons:
             with Lock.claim(self.store.locks / f"compare.{name}.lock") as claim:
                 if claim is not None and (references := self.store.comparable(name)):
                     self._compare_with(name, finished[name]["seed"], references)
+        self.answering.complete(name)
         every, known = self.store.references_of(name), self.store.compared_with(name)
         gone = [other for other in (name, *every) if not self.store.weights(other).exists()]
         if gone and set(every) - set(known):
@@ -110,4 +113,4 @@ class Comparisons:
         return self.references_are_there() and not self.store.comparable(name)
 
     def _model(self, name: str) -> nn.Module:
-        return load_weights(self.benchmark.initial(0), self.store.cells / name).eval()
+        return self.store.model(name, self.benchmark)

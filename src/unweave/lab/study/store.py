@@ -19,7 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from unweave.errors import RunError, UsageError
+from unweave.lab.benchmarks import ANSWER_SCORES, Benchmark
 from unweave.lab.study.cells import Cell, profile_of, safe
 from unweave.lab.study.study_files import (
     COMPARED,
@@ -30,10 +33,11 @@ from unweave.lab.study.study_files import (
     read_about,
     read_failure,
     read_runs,
+    read_said,
     read_times,
 )
 from unweave.lab.study.table import flatten, write_table
-from unweave.runs import UNFINISHED, remove_folder, tidy, unfinished
+from unweave.runs import UNFINISHED, load_weights, remove_folder, tidy, unfinished
 from unweave.storage import (
     MODEL,
     RUN,
@@ -48,7 +52,7 @@ from unweave.storage import (
 )
 from unweave.storage import SCORES as SCORES_FILE
 
-COMPARISON = "against-retrain.json"
+COMPARISON, SAID = "against-retrain.json", "said.json"
 
 
 class Store:
@@ -218,6 +222,10 @@ class Store:
         """Return the path of a cell's weights. They may have been removed."""
         return find_weights(self.cells / name) or self.cells / name / WEIGHTS
 
+    def model(self, name: str, benchmark: Benchmark) -> nn.Module:
+        """Return the model of a finished cell."""
+        return load_weights(benchmark.initial(0), self.cells / name).eval()
+
     def drop_weights(self, name: str) -> None:
         """Remove the weights of a finished cell, also those between its stages. Its numbers stay."""
         (self.cells / name / WEIGHTS).unlink(missing_ok=True)
@@ -291,12 +299,24 @@ class Store:
             scores = of_cell(folder / COMPARISON, COMPARED) | own
         return scores
 
+    def answer_scores_of(self, name: str) -> dict[str, Any]:
+        """Return the scores of what a language model answers; empty for other models."""
+        file = self.cells / name / ANSWER_SCORES
+        found: dict[str, Any] = of_cell(file, SCORES) if file.exists() else {}
+        return found
+
+    def said(self, name: str) -> dict[str, Any]:
+        """Return what a language model writes: questions, answers and texts by subset; empty for other models."""
+        file = self.cells / name / SAID
+        return read_said(file) if file.exists() else {}
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value, as in the table."""
         benchmark = self.title
         rows: list[dict[str, Any]] = []
         for name, labels in self.finished().items():
-            rows += [{"benchmark": benchmark, **labels, **found} for found in flatten(self.scores_of(name))]
+            for scores in (self.scores_of(name), self.answer_scores_of(name)):
+                rows += [{"benchmark": benchmark, **labels, **found} for found in flatten(scores)]
         return rows
 
     def write_table(self) -> None:

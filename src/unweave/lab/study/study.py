@@ -25,6 +25,7 @@ from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile
 from unweave.lab.study.comparisons import Comparisons, Keep
 from unweave.lab.study.originals import NotYet, Originals, take_originals, tidy_models
 from unweave.lab.study.store import Store, describe
+from unweave.lab.study.study_answers import Answering
 from unweave.methods import make_method
 from unweave.runs import LAST_GOOD, remove_folder, unfinished
 from unweave.runtime import Precision
@@ -143,8 +144,17 @@ class CellRunner:
         self.task = cache(self._task)
         self.look = cache(self._look)
         self.originals = Originals(benchmark, store, self.task, self.progress, computing=computing, stop=self.is_over)
+        self.answering = Answering(benchmark, store, self.task, computing=computing)
         self.comparisons = Comparisons(
-            benchmark, store, self.cells, self.originals, self.look, self.progress, keep=keep, since=self.since
+            benchmark,
+            store,
+            self.cells,
+            self.originals,
+            self.look,
+            self.progress,
+            self.answering,
+            keep=keep,
+            since=self.since,
         )
 
     def run(self) -> None:
@@ -209,6 +219,7 @@ class CellRunner:
         self.store.forget_failure(cell)
         self.store.put_in_place(cell)
         self.store.note_time(cell.name, time.monotonic() - begun)
+        self.answering.ask(cell.name, result.model)
         if result.scores and result.scores.observed:
             self.comparisons.remember(cell.name, result.scores.observed)
         self.progress.end(cell.name)

@@ -35,6 +35,7 @@ SCORES = {
 COMPARED = {**SCORES, "references": [TEXT]}
 CONFIGURATION = {"settings?": OBJECT, "notes?": {"*": TEXT}, "unweave?": TEXT, "torch?": TEXT, "cell": LABELS}
 FAILURE = {**LABELS, "error": TEXT}
+SAYINGS = {"*": {"questions": [TEXT], "answers": [TEXT], "written": [TEXT]}}
 RUNS = {"runs": [{"command?": TEXT, "versions?": {"*": TEXT}, "workers?": COUNT}]}
 PLAIN_NAME = re.compile(r"[\w=,.+-]{1,100}")  # what may become a part of a file's name
 
@@ -90,6 +91,18 @@ def read_history(file: Path) -> list[dict[str, Any]]:
             if name != "phase":
                 require_form(value, NUMBER, f"{file}, line {number}, {name}")
     return rows
+
+
+def read_said(file: Path) -> dict[str, Any]:
+    """Return what a language model writes, by subset."""
+    content: dict[str, Any] = of_cell(file, SAYINGS)
+    for subset, texts in content.items():
+        if not len(texts["questions"]) == len(texts["answers"]) == len(texts["written"]):
+            raise RunError(
+                f"{file}: {subset} data has not as many answers as questions. Remove {file.parent}; the study then "
+                "runs that cell again."
+            )
+    return content
 
 
 def read_failure(file: Path) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The data that judges trials: a held-out part of the training data. Test data is never used."""
+"""The data that judges trials: a held-out part of the training data. Test data is never used.
+
+A language model does not know facts that it was not trained on, so holding them out leaves nothing to forget. There,
+tuning forgets other data than the study does: that of other authors, for example.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,12 @@ HELD_OUT = 0.2  # of each subset
 
 
 def carve(task: BenchmarkTask, *, seed: int) -> BenchmarkTask:
-    """Divide the training data: four fifths of each subset to train on, one fifth to judge on."""
+    """Divide the training data: four fifths of each subset to train on, one fifth to judge on.
+
+    A task that brings other data to tune on is not divided.
+    """
+    if task.development is not None:
+        return task.development()
     generator = np.random.default_rng(seed)
     held: dict[str, Any] = {}
     kept: dict[str, Any] = {}

@@ -1,5 +1,9 @@
 """What tuning maximises for each goal, on held-out training data. 1 is best, 0 worst.
 
+*Accuracy* is the share of recognised samples. Of a language model's answers it is their mean probability exp(−m), m the
+mean loss of the tokens: most tokens of an answer are phrasing that nothing makes a model forget, so hardly an answer is
+reproduced whole or not at all.
+
 - *erase*: the forget data is not recognised, and the rest is recognised as by the original. The score is the harmonic
   mean of 1 − forget accuracy and the shares of the original's adjacent and remote accuracy that are kept. One low
   number pulls it down. More accuracy than the original's does not count, so a method cannot gain on one subset at the
@@ -13,6 +17,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from unweave.data import RETAINED, SUBSETS
 from unweave.errors import unknown
@@ -31,9 +38,16 @@ class Objective:
     score: Callable[[Answers, Answers], float]
 
 
+def known(found: Predictions) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return how well each sample is known: whether it is recognised, or the probability of its answer."""
+    if found.task.has_tokens:
+        return np.asarray(np.exp(-array(found.losses)))
+    return array(found.correct)
+
+
 def accuracies(found: Answers) -> dict[str, float]:
     """Return the accuracy on each subset."""
-    return {subset: float(array(found[subset].correct).mean()) for subset in SUBSETS}
+    return {subset: float(known(found[subset]).mean()) for subset in SUBSETS}
 
 
 def erase(found: Answers, original: Answers) -> float:
@@ -57,7 +71,7 @@ def erase_score(found: Mapping[str, float], original: Mapping[str, float]) -> fl
 
 def as_retrained(found: Answers, retrained: Answers) -> float:
     """Return the score for the goal *retrain*, given a retrained model's predictions."""
-    return tug_of_war([array(found[name].correct) - array(retrained[name].correct) for name in SUBSETS]).value
+    return tug_of_war([known(found[name]) - known(retrained[name]) for name in SUBSETS]).value
 
 
 GOALS = {

@@ -1,5 +1,5 @@
 // ---------- together
-const all = () => { chips(); tradeoff(); table(); measure(); method(); dynamics(); };
+const all = () => { chips(); tradeoff(); table(); measure(); method(); dynamics(); answers(); };
 Chart.defaults.font.family = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 Chart.defaults.font.size = 12;
 for (const part of ["report", "more"]) byId(part).hidden = false;
