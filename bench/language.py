@@ -128,7 +128,7 @@ def ours(name: str, model: nn.Module, split: Split, side: Side) -> dict[str, Any
     def take(first: int, count: int) -> None:
         for number in range(first, first + count):
             seed_everything(derive_seed(0, phase.name, number) % 2**32, bench.device)
-            bench.forward.compiling.step(number, left=steps)
+            bench.forward.compiling.step(number, of=steps)
             phase.step(number)
 
     begun = time.perf_counter()
