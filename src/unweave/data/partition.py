@@ -241,11 +241,11 @@ class Partition:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the indices as JSON, atomically."""
+        """Write the indices as JSON, atomically. Only their owner can read them."""
         file = as_path("path", path)
         if not file.name:
             raise UsageError(f"{str(path)!r} is not the name of a file.")
-        write_whole(file, self.to_json().encode())
+        write_whole(file, self.to_json().encode(), private=True)
 
     def to_json(self) -> str:
         """Return the indices as JSON, as `save` writes them."""
