@@ -36,6 +36,24 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
         PARSERS[door][1](chance, Path(folder))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "table 143",  # a schema that pyarrow does not know
+        "table 282",  # text that is no UTF-8
+        "files of a checkpoint 3",  # a number in the configuration that is none
+        "files of a checkpoint 5",  # a tokenizer that its library refuses with a bare exception
+        "files of a checkpoint 45",  # a text where the tokenizer has keys
+        "files of a checkpoint 211",  # an architecture without a name
+    ],
+)
+def test_inputs_that_were_findings_are_refused_now(name, tmp_path):
+    door, _, number = name.rpartition(" ")
+    with warnings.catch_warnings(), contextlib.suppress(*fuzz.OURS):
+        warnings.simplefilter("ignore")
+        fuzz.parse(door, int(number), tmp_path)
+
+
 @pytest.fixture(scope="module")
 def tally(tmp_path_factory):
     return fuzz.Tally(tmp_path_factory.mktemp("fuzz"))
