@@ -269,6 +269,7 @@ class Tally:
             self.ours[kind] += 1
         except (Exception, TooLong):
             self.tracebacks.setdefault(name, traceback.format_exc())
+            print(f"--- {name}\n{self.tracebacks[name]}", flush=True)
         signal.alarm(0)
         tempfile.tempdir = None
         self.seconds[kind] += time.perf_counter() - begun
@@ -337,8 +338,6 @@ def main() -> None:
         signal.signal(signal.SIGALRM, too_long)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.RLIM_INFINITY))
         fuzz(tally, counts, first=options.first)
-    for name, text in tally.tracebacks.items():
-        print(f"--- {name}\n{text}")
     for name, where in tally.outside.items():
         print(f"--- {name} wrote outside: {where}")
     found = {

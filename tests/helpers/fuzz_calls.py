@@ -29,16 +29,20 @@ class Call:
     function: Callable[..., Any]
     positional: tuple[Any, ...] = ()
     named: dict[str, Any] | None = None
+    places: tuple[int | str, ...] = ()  # where the user says where to write: a link that the user names is followed
 
     def with_odd(self, chance: Random) -> None:
         """Call with one or two arguments replaced."""
         positional, named = list(self.positional), dict(self.named or {})
         for _ in range(chance.choice((1, 1, 2))):
             spot = chance.choice([*range(len(positional)), *named])
+            value = odd(chance)
+            if spot in self.places and isinstance(value, Path):
+                value = Path("nowhere")
             if isinstance(spot, int):
-                positional[spot] = odd(chance)
+                positional[spot] = value
             else:
-                named[spot] = odd(chance)
+                named[spot] = value
         self.function(*positional, **named)
 
 
@@ -125,7 +129,7 @@ def calls(folder: Path) -> list[tuple[int, Call]]:
         (2, Call(uw.read_logs, (folder / "logs.json",))),
         (2, Call(uw.save_answers, ({"forget": sheets()["forget"]}, folder / "answers.json"))),
         (3, Call(uw.score_answers, (sheets(),), {"reference": sheets(), "before": None, "resamples": 0, "seed": 0})),
-        (3, Call(uw.write_logs, (sheets(), folder / "logs"), {"retrained": None})),
+        (3, Call(uw.write_logs, (sheets(), folder / "logs"), {"retrained": None}, places=(1,))),
         (3, Call(uw.answers, (rows()[:3], tokenizer()), {"template": TEMPLATE, "longest": 64, "model": None})),
         (3, Call(uw.packed, (["ada lives in rome"], tokenizer()), {"length": 3, "model": None})),
         (2, Call(uw.PaddingCollator, (0,), {"side": "right"})),
@@ -215,7 +219,7 @@ def calls(folder: Path) -> list[tuple[int, Call]]:
                 },
             ),
         ),
-        (1, Call(followed, ("tensorboard",), {"folder": folder / "track", "out": out})),
+        (1, Call(followed, ("tensorboard",), {"folder": folder / "track", "out": out}, places=("folder",))),
     ]
     return found + [
         (1, Call(kind, (), {row["name"]: row["default"] for row in kind.describe()}))

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from tests.helpers.fuzz_parsers import OLD, seeds
-from tests.helpers.fuzz_requests import CORPUS, odd_yaml, pickled, write_checkpoint
+from tests.helpers.fuzz_requests import CORPUS, SOURCES, odd_yaml, pickled, write_checkpoint, write_examined
 from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes
 from tests.helpers.texts import people
 from unweave.cli import commands
@@ -97,7 +97,7 @@ def prepare(folder: Path, chance: Random, words: Sequence[str]) -> None:
         text = (CORPUS / f"request{chance.choice(('', '-language'))}.yaml").read_text()
         text = text.replace("owner/model", chance.choice(("ckpt", "lm")))
         (folder / "request.yaml").write_text(odd_yaml(text, chance) if chance.random() < 0.3 else text)
-    (folder / "run").mkdir(exist_ok=True)
+    write_examined(folder / "run", chance, odd=0.2)
     for name in ("record.json", "forget-proofs.json", "exact-scores.json"):
         (folder / "run" / name).write_bytes((folder / name).read_bytes())
     for name, content in seeds("study").items() if "study" in words[1:] else ():
@@ -125,7 +125,7 @@ def line(chance: Random) -> list[str]:
 
 
 def _value(param: Any, chance: Random) -> str:
-    choices: Sequence[str] = WORDS
+    choices: Sequence[str] = SOURCES if "--from" in param.opts else WORDS
     kind = param.type_descriptor.annotation
     if kind is Path or param.name in ("model", "train", "test", "out", "folder", "forget"):
         choices = FILES

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+import safetensors.torch
 import torch
 
 from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes, json_odd, written
@@ -20,6 +21,7 @@ from tests.helpers.own_files import tokenizer as tokenizer_of_sentences
 from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, people, tokenizer, write_language_checkpoint
 from unweave import Request, load_answers, read_logs, score_answers
+from unweave.lab.audit import load_subject
 from unweave.requests.conditions import rows_where
 from unweave.requests.data_table import DataTable
 from unweave.requests.questions import Questions, require_answers
@@ -31,6 +33,19 @@ from unweave.requests.unpickling import REFUSED, read_and_write
 
 CORPUS = ROOT / "tests" / "helpers" / "corpus"
 Door = Callable[[Random, Path], None]
+SOURCES = (  # for --from: what is no function that returns a model and splits
+    *TEXTS,
+    ":",
+    "json:",
+    ":dumps",
+    "json:dumps",
+    "json:nothing",
+    "nowhere:task",
+    "..:task",
+    "tests.helpers.fuzz_requests:CORPUS",
+    "tests.helpers.texts:rows",
+    "tests.helpers.texts:llama",
+)
 ODD_YAML = (
     "&a [*a]",
     "&a x",
@@ -289,6 +304,34 @@ def pickled_door(chance: Random, folder: Path) -> None:
     assert code == 0 or len(said.getvalue().strip().splitlines()) == 1, said.getvalue()
 
 
+# Runs that are examined
+
+
+def examined_door(chance: Random, folder: Path) -> None:
+    """What `unweave evaluate` and `audit` open: the folder of a run in which one file is odd, or `--from`."""
+    run = folder / "examined"
+    shutil.rmtree(run, ignore_errors=True)
+    write_examined(run, chance, odd=1.0)
+    source = chance.choice(SOURCES) if chance.random() < 0.3 else None
+    benchmark = chance.choice((None, None, str(run / "request.yaml"), chance.choice(TEXTS)))
+    load_subject(chance.choice((run, run, None)), source=source, benchmark=benchmark)
+
+
+def write_examined(run: Path, chance: Random, *, odd: float) -> None:
+    """Write the folder of a run; with the chance ``odd``, one of its files has something odd in it."""
+    run.mkdir(parents=True, exist_ok=True)
+    files = {f"{name}.json": json.loads((CORPUS / f"{name}.json").read_text()) for name in ("run", "scores", "split")}
+    changed = chance.choice((*files, "request.yaml", "model.safetensors")) if chance.random() < odd else ""
+    for name, content in files.items():
+        written(run, name, json_bytes(content, chance) if name == changed else json.dumps(content).encode())
+    text = (CORPUS / "request.yaml").read_text()
+    text = odd_yaml(text, chance) if changed == "request.yaml" else text
+    if chance.random() < 0.5:
+        written(run, "request.yaml", text.encode("utf-8", "surrogatepass"))
+    data = safetensors.torch.save({"weight": torch.zeros(2, 2)})
+    written(run, "model.safetensors", flipped(data, chance) if changed == "model.safetensors" else data)
+
+
 # Answers
 
 
@@ -316,6 +359,7 @@ REQUEST_PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the
     "prompts": (2, prompts_door),
     "files of a checkpoint": (1, checkpoint_door),
     "pickled weights": (4, pickled_door),
+    "run that is examined": (1, examined_door),
     "answers": (6, answers_door),
     "logs of open-unlearning": (6, logs_door),
 }

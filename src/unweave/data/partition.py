@@ -334,7 +334,7 @@ def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, 
     if callable(condition):
         try:
             return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as error:
             raise UsageError(
                 f"The {name} condition must be a function of one sample that returns True or False: {error}"
             ) from error

@@ -146,6 +146,8 @@ class PaddingCollator:
     """
 
     def __init__(self, pad: int, *, side: Literal["right", "left"] = "right") -> None:
+        pad = as_whole("pad", pad, at_least=0)
+        require_type("side", side, str, "a text")
         if side not in ("right", "left"):
             raise unknown("side", side, ("right", "left"))
         self.pad, self.side = pad, side
@@ -167,7 +169,7 @@ class PaddingCollator:
 
 def _listed(texts: Any) -> list[str]:
     """Return texts as a list, or raise a `UsageError` if they are something else; one text alone is no list."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
+    if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
         raise UsageError(f"texts must be a list of texts, not {short(texts)}.")
     found = list(texts)
     for text in found:

@@ -28,6 +28,7 @@ from unweave.storage import OBJECT, read_json, require_form, write_whole
 FORGET, HELD_OUT = "forget", "held_out"
 SPLIT = "answers"
 MOST_RESAMPLES = 100_000
+MOST_WRITTEN = 10_000  # tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,10 @@ def ask(
     require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("groups", groups, Mapping, "rows by name of the group")
     require_type("compute", compute, (Compute, type(None)), "a Compute")
+    require_type("gradients", gradients, bool, "True or False")
     write = as_whole("write", write, at_least=0)
+    if write > MOST_WRITTEN:
+        raise UsageError(f"write is {write}, more than {MOST_WRITTEN} tokens. Take fewer.")
     if not groups:
         raise UsageError("There are no groups of questions. Give at least {'forget': rows}.")
     wording = Wording(tokenizer=tokenizer, template=template, longest=longest, write=write)
