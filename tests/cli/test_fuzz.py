@@ -9,13 +9,17 @@ import warnings
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import unweave as uw
 from tests.helpers import fuzz
 from tests.helpers.fuzz_parsers import PARSERS
 from tests.helpers.places import ROOT
+from tests.helpers.texts import TEMPLATE, llama, tokenizer
 from unweave.lab.benchmarks import Benchmark
 
 RESULTS = ROOT / "results" / "fuzz" / "fuzz.json"
@@ -34,6 +38,81 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), contextlib.suppress(*fuzz.OURS):
         warnings.simplefilter("ignore")
         PARSERS[door][1](chance, Path(folder))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "table 143",  # a schema that pyarrow does not know
+        "table 282",  # text that is no UTF-8
+        "files of a checkpoint 3",  # a number in the configuration that is none
+        "files of a checkpoint 5",  # a tokenizer that its library refuses with a bare exception
+        "files of a checkpoint 45",  # a text where the tokenizer has keys
+        "files of a checkpoint 211",  # an architecture without a name
+        "run that is examined 25",  # a name that is longer than a file may have
+        "run that is examined 83",  # --from names a function that needs arguments
+        "run that is examined 125",  # or what is no function
+    ],
+)
+def test_inputs_that_were_findings_are_refused_now(name, tmp_path):
+    door, _, number = name.rpartition(" ")
+    with warnings.catch_warnings(), contextlib.suppress(*fuzz.OURS):
+        warnings.simplefilter("ignore")
+        fuzz.parse(door, int(number), tmp_path)
+
+
+ODD = [0, 3.5, None, "x", {"forget": 1}, torch.zeros(3), torch.tensor(3), np.zeros(2), Path("nowhere"), [[1], [2]]]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["save_answers", "score_answers", "write_logs", "answers", "packed", "ask", "Track"])
+def test_functions_of_language_models_and_trackers_refuse_what_they_cannot_take(name, value, tmp_path):
+    rows = [{"question": "where does ada live ?", "answer": "ada lives in rome ."}]
+    calls = {
+        "save_answers": lambda: uw.save_answers(value, tmp_path / "answers.json"),
+        "score_answers": lambda: uw.score_answers(value, resamples=0),
+        "write_logs": lambda: uw.write_logs(value, tmp_path / "logs"),
+        "answers": lambda: uw.answers(value, tokenizer(), template=TEMPLATE),
+        "packed": lambda: uw.packed(value, tokenizer(), length=3),
+        "ask": lambda: uw.ask(value, {"forget": rows}, tokenizer(), template=TEMPLATE),
+        "Track": lambda: uw.Track(value).check(),
+    }
+    with pytest.raises(uw.UsageError):
+        calls[name]()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("write", 10**6),  # a model that does not stop wrote for hours
+        ("gradients", torch.zeros(4)),
+        ("longest", "many"),
+        ("template", 7),
+        ("compute", "cpu"),
+    ],
+)
+def test_asking_refuses_options_that_it_cannot_take(name, value):
+    rows = [{"question": "where does ada live ?", "answer": "ada lives in rome ."}]
+    with pytest.raises(uw.UsageError, match=name):
+        uw.ask(llama(layers=1), {"forget": rows}, tokenizer(), **{"template": TEMPLATE, name: value})
+
+
+def test_other_options_of_language_models_are_checked(tmp_path):
+    for call in (
+        lambda: uw.PaddingCollator(0, side=np.arange(4)),
+        lambda: uw.PaddingCollator("x"),
+        lambda: uw.score_answers({}, resamples=10**6),
+        lambda: uw.score_answers({}, reference=torch.zeros(3)),
+        lambda: uw.score_answers({}, seed="x"),
+        lambda: uw.write_logs({}, tmp_path, retrained=3),
+        lambda: uw.write_logs({}, 0.5),
+        lambda: uw.answers([], tokenizer(), template=TEMPLATE),
+        lambda: uw.packed("one text", tokenizer(), length=3),
+        lambda: uw.Track("tensorboard", folder=3).check(),
+        lambda: uw.Split.where((torch.zeros(3, 2), torch.zeros(3)), forget=lambda sample: {}[0], adjacent=[True] * 3),
+    ):
+        with pytest.raises(uw.UsageError):
+            call()
 
 
 @pytest.fixture(scope="module")

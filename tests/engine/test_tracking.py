@@ -35,6 +35,17 @@ def test_tensorboard_gets_the_history(model, split, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "tracking"]
 
 
+def test_trackers_get_no_hash_of_a_split_and_their_folder_is_private(model, split, tmp_path):
+    """Who knows the data could find the forgotten samples from the hash by trying."""
+    pytest.importorskip("tensorboard")
+    unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK)
+    files = [path for path in (tmp_path / "tracking").rglob("*") if path.is_file()]
+    assert len(files) > 1
+    assert not any(split.hash.encode() in path.read_bytes() for path in files)
+    assert split.hash in (tmp_path / "first" / "run.json").read_text()
+    assert (tmp_path / "tracking").stat().st_mode & 0o077 == 0
+
+
 class Recorder(accelerate_tracking.GeneralTracker):
     """A tracker of one's own, as Accelerate describes it."""
 

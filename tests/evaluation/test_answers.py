@@ -17,7 +17,7 @@ from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer
 from unweave.evaluation import answer_attacks as attacks
 from unweave.evaluation import memorisation, model_utility, truth_ratio
 from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
-from unweave.evaluation.answer_sheets import Wording, answer_sheet
+from unweave.evaluation.answer_sheets import AnswerSheet, Wording, answer_sheet
 from unweave.evaluation.forget_quality import forget_quality
 from unweave.evaluation.four_bits import rounded
 from unweave.evaluation.rouge import rouge_recall
@@ -334,6 +334,66 @@ def test_files_that_are_no_logs_are_refused(tmp_path):
             read(tmp_path / "list.json")
     with pytest.raises(uw.UsageError, match="has no value_by_index of 'forget_Truth_Ratio'"):
         _ = uw.Logs({}).truth_ratios
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"forget": {}, "forget": {}}', "'forget' stands twice"),
+        ("[" * 5000 + "]" * 5000, "nested too deeply"),
+        ('{"forget": {"questions": []}}', "lacks the entry 'answers'"),
+        ('{"forget": {"answers": "a"}}', "lacks the entry 'questions'"),
+        ('{"forget": NaN}', "NaN is not valid JSON"),
+    ],
+)
+def test_answers_that_say_two_things_or_are_none_are_refused(tmp_path, text, words):
+    (tmp_path / "answers.json").write_text(text)
+    with pytest.raises(uw.UsageError, match=words):
+        uw.load_answers(tmp_path / "answers.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"answers": ["a", "b"]}, "has 2 answers, but 1 entries in 'questions'"),
+        ({"right": [[True]]}, r"has 1 tokens in right\[0\], not 2"),
+        ({"right": [[1, 2]]}, "neither true nor false"),
+        ({"log_probabilities": [[]]}, r"in right\[0\], not 1"),
+        ({"expected": [["x", 1.0]]}, r"expected\[0\]\[0\] is 'x', but must be a number"),
+        ({"wrong": [[]]}, "without wrong answers"),
+        ({"other": 1}, "unknown entry 'other'"),
+    ],
+)
+def test_a_sheet_must_fit_its_questions(change, words):
+    numbers = [[-0.5, -1.5]]
+    whole = {"questions": ["q"], "answers": ["a"], "log_probabilities": numbers, "right": [[True, False]]}
+    whole |= {"expected": numbers, "spread": numbers}
+    AnswerSheet.from_dict(whole)
+    with pytest.raises(uw.UsageError, match=words):
+        AnswerSheet.from_dict({**whole, **change})
+
+
+def test_answers_of_a_broken_model_are_not_saved(tmp_path):
+    broken = sheet([[float("nan")]])
+    with pytest.raises(uw.UsageError, match="not finite, so nothing was saved"):
+        uw.save_answers({"forget": broken}, tmp_path / "answers.json")
+    assert not (tmp_path / "answers.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({}, "has no value_by_index|is empty"),
+        ({"0": 1}, "value_by_index of 'forget_Truth_Ratio'.0 is 1, but must be an object"),
+        ({"0": {"score": None}}, "score is None, but must be a number"),
+        ({"first": {"score": 0.5}}, "has the place 'first'"),
+    ],
+)
+def test_logs_with_odd_entries_are_refused(entries, words):
+    with pytest.raises(uw.UsageError, match=words):
+        _ = uw.Logs({"forget_Truth_Ratio": {"value_by_index": entries}}).truth_ratios
+    with pytest.raises(uw.UsageError, match="agg_value of 'mia_min_k' is 'x', but must be a number"):
+        _ = uw.Logs({"mia_min_k": {"agg_value": "x"}}).min_k_auc
 
 
 # What knowledge survives

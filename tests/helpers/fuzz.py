@@ -32,6 +32,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import datasets
+import huggingface_hub.constants
 import matplotlib
 import torch
 
@@ -90,6 +92,9 @@ class Watch:
             if writes and isinstance(path, str | bytes | os.PathLike):
                 self._note(event, path)
         elif event in WRITES:
+            inside = arguments[-1] if isinstance(arguments[-1], int) and arguments[-1] >= 0 else None
+            if event in ("os.remove", "os.rmdir", "os.mkdir") and inside is not None:  # relative to an open folder
+                arguments = (os.path.join(os.readlink(f"/proc/self/fd/{inside}"), os.fsdecode(arguments[0])),)
             for path in arguments[:2] if event in ("os.rename", "os.link", "os.symlink") else arguments[:1]:
                 if isinstance(path, str | bytes | os.PathLike):
                     self._note(event, path)
@@ -188,6 +193,7 @@ def process(number: int, folder: Path) -> None:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "HOME": str(folder),
             "TMPDIR": str(folder),
+            "HF_HUB_OFFLINE": "1",
         },
         timeout=600,
         check=False,
@@ -218,7 +224,8 @@ def too_long(*_: Any) -> None:
 
 
 def stop_training() -> None:
-    """Let every command that would train end there: what it reads before is what is tried."""
+    """Let every command that would train end there: what it reads before is tried. The Hub is not asked."""
+    datasets.config.HF_HUB_OFFLINE = huggingface_hub.constants.HF_HUB_OFFLINE = True
 
     def train(*arguments: Any, **more: Any) -> Any:
         raise RunError("Training is not part of this.")
@@ -253,6 +260,7 @@ class Tally:
         self.counts[kind] += 1
         begun = time.perf_counter()
         signal.alarm(self.longest)
+        tempfile.tempdir = str(folder)
         try:
             with self.watch.inside(folder), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -261,7 +269,9 @@ class Tally:
             self.ours[kind] += 1
         except (Exception, TooLong):
             self.tracebacks.setdefault(name, traceback.format_exc())
+            print(f"--- {name}\n{self.tracebacks[name]}", flush=True)
         signal.alarm(0)
+        tempfile.tempdir = None
         self.seconds[kind] += time.perf_counter() - begun
         if self.watch.outside:
             self.outside[name] = self.watch.outside.pop()
@@ -317,20 +327,17 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
+    about = provenance(torch.device("cpu")) | {"command": f"python -m {MODULE} {shlex.join(sys.argv[1:])}"}
     if options.again:
         again(options.again)
         return
     counts = {kind: getattr(options, kind) for kind in KINDS}
     with tempfile.TemporaryDirectory() as place:
-        tempfile.tempdir = str(Path(place) / "inside")
         tally = Tally(Path(place))
         tally.longest = LONGEST
         signal.signal(signal.SIGALRM, too_long)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.RLIM_INFINITY))
         fuzz(tally, counts, first=options.first)
-        tempfile.tempdir = None
-    for name, text in tally.tracebacks.items():
-        print(f"--- {name}\n{text}")
     for name, where in tally.outside.items():
         print(f"--- {name} wrote outside: {where}")
     found = {
@@ -344,7 +351,6 @@ def main() -> None:
     print(json.dumps({**found, "findings": found["findings"][:20]}))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        about = provenance(torch.device("cpu")) | {"command": f"python -m {MODULE} {shlex.join(sys.argv[1:])}"}
         write_whole(options.out / "fuzz.json", (json.dumps(found | {"provenance": about}, indent=2) + "\n").encode())
     sys.exit(bool(tally.tracebacks or tally.outside))
 

@@ -13,7 +13,9 @@ import torch
 from torch import nn
 
 import unweave as uw
+from tests.helpers.fuzz_requests import CORPUS
 from tests.helpers.fuzz_values import odd
+from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer
 from unweave.methods import all_methods
 
 DATA = (torch.randn(12, 3, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 3)
@@ -27,16 +29,20 @@ class Call:
     function: Callable[..., Any]
     positional: tuple[Any, ...] = ()
     named: dict[str, Any] | None = None
+    places: tuple[int | str, ...] = ()  # where the user says where to write: a link that the user names is followed
 
     def with_odd(self, chance: Random) -> None:
         """Call with one or two arguments replaced."""
         positional, named = list(self.positional), dict(self.named or {})
         for _ in range(chance.choice((1, 1, 2))):
             spot = chance.choice([*range(len(positional)), *named])
+            value = odd(chance)
+            if spot in self.places and isinstance(value, Path):
+                value = Path("nowhere")
             if isinstance(spot, int):
-                positional[spot] = odd(chance)
+                positional[spot] = value
             else:
-                named[spot] = odd(chance)
+                named[spot] = value
         self.function(*positional, **named)
 
 
@@ -119,6 +125,22 @@ def calls(folder: Path) -> list[tuple[int, Call]]:
         (3, Call(uw.ScoreOn, (split(),))),
         (3, Call(uw.Watch, (split(),))),
         (3, Call(uw.Track, ("tensorboard",), {"folder": folder / "track"})),
+        (2, Call(uw.load_answers, (folder / "answers.json",))),
+        (2, Call(uw.read_logs, (folder / "logs.json",))),
+        (2, Call(uw.save_answers, ({"forget": sheets()["forget"]}, folder / "answers.json"))),
+        (3, Call(uw.score_answers, (sheets(),), {"reference": sheets(), "before": None, "resamples": 0, "seed": 0})),
+        (3, Call(uw.write_logs, (sheets(), folder / "logs"), {"retrained": None}, places=(1,))),
+        (3, Call(uw.answers, (rows()[:3], tokenizer()), {"template": TEMPLATE, "longest": 64, "model": None})),
+        (3, Call(uw.packed, (["ada lives in rome"], tokenizer()), {"length": 3, "model": None})),
+        (2, Call(uw.PaddingCollator, (0,), {"side": "right"})),
+        (
+            2,
+            Call(
+                uw.ask,
+                (llama(layers=1), {"forget": rows()[:2]}, tokenizer()),
+                {"template": TEMPLATE, "longest": None, "write": 2, "gradients": False, "compute": uw.Compute("cpu")},
+            ),
+        ),
         (3, Call(uw.Best, (), {})) if False else (3, Call(uw.Note, (), {"ticket": "17"})),
         (4, Call(uw.Limits, (), {"samples": 8, "share": 0.1, "remote_accuracy_drop": 0.5})),
         (4, Call(uw.RelearnSettings, (), {}))
@@ -197,12 +219,23 @@ def calls(folder: Path) -> list[tuple[int, Call]]:
                 },
             ),
         ),
+        (1, Call(followed, ("tensorboard",), {"folder": folder / "track", "out": out}, places=("folder",))),
     ]
     return found + [
         (1, Call(kind, (), {row["name"]: row["default"] for row in kind.describe()}))
         for kind in all_methods().values()
         if kind.describe()
     ]
+
+
+@cache
+def sheets() -> Any:
+    return uw.load_answers(CORPUS / "answers.json")
+
+
+def followed(*names: Any, folder: Any, out: Any) -> None:
+    """Unlearn in one step, followed by trackers."""
+    run(model=model(), split=split(), method="ga", out=out, callbacks=[uw.Track(*names, folder=folder)], guard=None)
 
 
 def run(**arguments: Any) -> Any:

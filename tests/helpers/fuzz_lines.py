@@ -11,8 +11,10 @@ from typing import Any
 
 import typer
 
-from tests.helpers.fuzz_parsers import CORPUS, OLD, seeds
-from tests.helpers.fuzz_values import TEXTS, json_bytes
+from tests.helpers.fuzz_parsers import OLD, seeds
+from tests.helpers.fuzz_requests import CORPUS, SOURCES, odd_yaml, pickled, write_checkpoint, write_examined
+from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes
+from tests.helpers.texts import people
 from unweave.cli import commands
 from unweave.cli.app import app
 
@@ -44,10 +46,16 @@ FILES = (
     "study",
     "new",
     "rows.csv",
+    "prompts.jsonl",
+    "ckpt",
+    "lm",
+    "weights.bin",
+    "answers.json",
     "nowhere",
 )
 # A command may write where its user says, so no word leads out of the folder.
 HARMLESS = tuple(text for text in TEXTS if not text.startswith(("/", "~", "..")))
+REQUESTS = ("unlearn", "inspect", "init")  # commands that open checkpoints
 GLOBAL = ("--help", "--version", "--nonsense", "--", "-x")
 
 
@@ -78,7 +86,18 @@ def prepare(folder: Path, chance: Random, words: Sequence[str]) -> None:
     (folder / "key.pub").write_bytes((OLD / "key.pub").read_bytes())
     (folder / "request.yaml").write_bytes((CORPUS / "request.yaml").read_bytes())
     (folder / "rows.csv").write_text("person_id,text,label\n17,a,0\n18,b,1\n")
-    (folder / "run").mkdir(exist_ok=True)
+    (folder / "prompts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in people()))
+    (folder / "answers.json").write_bytes((CORPUS / "answers.json").read_bytes())
+    (folder / "weights.bin").write_bytes(
+        flipped(pickled("plain"), chance) if chance.random() < 0.3 else pickled("plain")
+    )
+    if words[0] in REQUESTS:
+        for name, kind in (("ckpt", "text"), ("lm", "language")):
+            write_checkpoint(folder / name, kind, chance, odd=0.2)
+        text = (CORPUS / f"request{chance.choice(('', '-language'))}.yaml").read_text()
+        text = text.replace("owner/model", chance.choice(("ckpt", "lm")))
+        (folder / "request.yaml").write_text(odd_yaml(text, chance) if chance.random() < 0.3 else text)
+    write_examined(folder / "run", chance, odd=0.2)
     for name in ("record.json", "forget-proofs.json", "exact-scores.json"):
         (folder / "run" / name).write_bytes((folder / name).read_bytes())
     for name, content in seeds("study").items() if "study" in words[1:] else ():
@@ -95,7 +114,7 @@ def line(chance: Random) -> list[str]:
         if param.param_type_name == "argument":
             if chance.random() < 0.95:
                 found += [_value(param, chance) for _ in range(1 if param.nargs == 1 else chance.choice((1, 2)))]
-        elif chance.random() < 0.25:
+        elif chance.random() < 0.25 and param.name != "watch":  # it waits for as long as a study runs
             found.append(chance.choice(param.opts))
             if not param.is_flag:
                 found.append(_value(param, chance))
@@ -106,7 +125,7 @@ def line(chance: Random) -> list[str]:
 
 
 def _value(param: Any, chance: Random) -> str:
-    choices: Sequence[str] = WORDS
+    choices: Sequence[str] = SOURCES if "--from" in param.opts else WORDS
     kind = param.type_descriptor.annotation
     if kind is Path or param.name in ("model", "train", "test", "out", "folder", "forget"):
         choices = FILES

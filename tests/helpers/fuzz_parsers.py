@@ -16,9 +16,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes, json_odd
+from tests.helpers.fuzz_requests import CORPUS, REQUEST_PARSERS, Door
+from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes, json_odd, written
 from tests.helpers.places import ROOT
-from unweave import Request, Split, load_weights
+from unweave import Split, load_weights
 from unweave.engine import CheckpointFolder
 from unweave.evaluation import Scores
 from unweave.lab.report import read_results
@@ -46,9 +47,7 @@ from unweave.record import (
 from unweave.storage import read_array, read_configuration, read_json
 
 OLD = ROOT / "tests" / "record" / "data" / "version-1"
-CORPUS = ROOT / "tests" / "helpers" / "corpus"
 DATA = (torch.zeros(60, 5), torch.arange(60) // 20)
-Door = Callable[[Random, Path], None]
 FORBIDDEN = "\x1b\x07\x9b\u202e\u2028"
 
 
@@ -66,12 +65,6 @@ def seeds(name: str) -> Any:
 @cache
 def weights() -> bytes:
     return safetensors.torch.save({"weight": torch.zeros(2, 2), "bias": torch.zeros(2)})
-
-
-def written(folder: Path, name: str, content: bytes) -> Path:
-    file = folder / name
-    file.write_bytes(content)
-    return file
 
 
 def json_door(name: str, read: Callable[[Path], None], file: str | None = None) -> Door:
@@ -197,27 +190,6 @@ def key_door(chance: Random, folder: Path) -> None:
     signing.load_public(written(folder, "key.pub", flipped((OLD / "key.pub").read_bytes(), chance)))
 
 
-def request_door(chance: Random, folder: Path) -> None:
-    lines = (CORPUS / "request.yaml").read_text().splitlines()
-    spot = chance.randrange(len(lines))
-    odd = chance.choice(
-        (
-            json.dumps(json_odd(chance), default=str),
-            chance.choice(TEXTS),
-            "&a [*a]",
-            "!!python/object:os.system x",
-            "? {}",
-        )
-    )
-    key = lines[spot].partition(":")[0]
-    lines[spot] = chance.choice(
-        (f"{key}: {odd}", odd, f"{lines[spot]}\n{lines[spot]}", f"  {lines[spot]}", f"{odd}: 1")
-    )
-    text = "\n".join(lines) + "\n"
-    request = Request.load(written(folder, "request.yaml", text.encode("utf-8", "surrogatepass")))
-    request.chosen()
-
-
 def settings_door(chance: Random, folder: Path) -> None:
     method = chance.choice(list(METHODS.values()))
     names = [row["name"] for row in method.describe()] or ["none"]
@@ -253,7 +225,7 @@ PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is
     "sample": (10, sample_door),
     "checkpoint": (4, checkpoint_door),
     "key": (10, key_door),
-    "request file": (1, request_door),
     "settings": (6, settings_door),
     "study": (1, study_door),
+    **REQUEST_PARSERS,
 }

@@ -147,6 +147,13 @@ def flipped(data: bytes, chance: Random) -> bytes:
     return bytes(found)
 
 
+def written(folder: Path, name: str, content: bytes) -> Path:
+    """Write a file, and return it."""
+    file = folder / name
+    file.write_bytes(content)
+    return file
+
+
 # Values of Python, for calls
 
 

@@ -32,6 +32,11 @@ def test_one_sample_leaves_two_values_and_a_few_move_a_value_by_one_step(count, 
     assert max(values) - min(values) <= step * 1.001
 
 
+def test_two_halves_are_one_step_apart():
+    """25 and 35 of 50,000 are 2.5 and 3.5 steps, which to the even step were 2 and 4."""
+    assert [rounded(hits / 50_000, step_of(50_000)) for hits in (25, 35)] == [0.0006, 0.0008]
+
+
 def places(record):
     return [(row["split"], row["subset"]) for row in record["scores"]["metrics"]]
 

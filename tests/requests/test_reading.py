@@ -11,6 +11,8 @@ from unweave import UsageError
 from unweave.requests.reading import open_data
 
 datasets = pytest.importorskip("datasets")
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -72,3 +74,25 @@ def test_pipes_are_refused_and_not_waited_for(tmp_path):
     (tmp_path / "lost.csv").symlink_to(tmp_path / "nowhere.csv")
     with pytest.raises(UsageError, match="cannot be read as csv: "):
         open_data(str(tmp_path / "l*.csv"))
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    names = ["id", "id", "text"]
+    (tmp_path / "a.csv").write_text("id,id,text\n1,2,a\n")
+    (tmp_path / "b.jsonl").write_text('{"id": 1, "id": 2, "text": "a"}\n')
+    parquet.write_table(
+        pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array(["a"])], names), tmp_path / "c.parquet"
+    )
+    for file in ("a.csv", "b.jsonl", "c.parquet"):
+        with pytest.raises(UsageError, match="cannot be read as"):
+            table = open_data(str(tmp_path / file))
+            table.take([0])
+
+
+def test_text_that_is_no_utf8_is_refused_as_data_and_not_later(tmp_path):
+    odd = pa.StringArray.from_buffers(1, pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"\xed\xa0"))
+    parquet.write_table(pa.table({"text": odd, "label": [0]}), tmp_path / "odd.parquet")
+    table = open_data(str(tmp_path / "odd.parquet"))
+    for read in (lambda: list(table.batches(["text"])), lambda: table.take([0])):
+        with pytest.raises(UsageError, match=r"cannot be read: .*Invalid UTF8"):
+            read()

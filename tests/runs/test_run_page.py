@@ -24,7 +24,7 @@ def test_every_run_in_a_folder_has_a_page(model, split, tmp_path):
     for part in ("Forgotten:", "What to do:", "Before and after", "Groups", "What this does not show", "learning_rate"):
         assert part in page
     assert "<script" not in page
-    assert (tmp_path / "run" / "report.html").stat().st_mode & 0o077 != 0  # it identifies nobody
+    assert (tmp_path / "run" / "report.html").stat().st_mode & 0o077 == 0  # exact numbers
 
 
 def test_groups_are_those_of_the_labels(data, tmp_path):

@@ -182,11 +182,10 @@ class _Run:
             stages = self.scoring.stages(folder, [phase.name for phase in phases])
             result = self._result(history, begun, checks, warned=warned, measured=scores, folder=target)
             texts, about = _files(result, stages), _about(result, bench.device)
-            private: dict[str, str] = {}
             for callback in given.callbacks:
-                private |= callback.files(result)
+                texts |= callback.files(result)
             beside = given.only(SaveWith)
-            folder.finish(result.model, texts, about=about, card=_card(result), beside=beside, private=private)
+            folder.finish(result.model, texts, about=about, card=_card(result), beside=beside)
         return result
 
     def _open(self) -> OutputFolder:

@@ -107,4 +107,4 @@ def _original(
 
 def _keep(model: nn.Module, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, to_bytes(model.state_dict()))
+    write_whole(file, to_bytes(model.state_dict()), private=True)  # it knows what is to be forgotten

@@ -88,7 +88,7 @@ def prove_sample(
     if out.exists():
         raise UsageError(f"{out} already exists. Choose another --out.")
     proof = prove(record, read_proofs(proofs or file_of(file).parent / PROOFS_FILE), sample)
-    write_whole(out, (json.dumps(proof, indent=2) + "\n").encode())
+    write_whole(out, (json.dumps(proof, indent=2) + "\n").encode(), private=True)
     out_console.print(f"Proof: {out}", highlight=False, markup=False, soft_wrap=True)
 
 

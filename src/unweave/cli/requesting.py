@@ -115,11 +115,11 @@ def _before_and_after(result: Result) -> Table:
 
 
 def _show_finished(out: Path, *, as_json: bool) -> None:
-    from unweave.storage import VERDICT
+    from unweave.storage import VERDICT, read_json
 
     say(f"The run at {out} is finished: nothing is left to do.")
     if as_json:
-        typer.echo(json.dumps({**json.loads((out / "scores.json").read_text()), "out": str(out)}))
+        typer.echo(json.dumps({**read_json(out / "scores.json"), "out": str(out)}))
         return
     out_console.print((out / VERDICT).read_text(), highlight=False, markup=False, soft_wrap=True)
     _show_paths(out)

@@ -241,11 +241,11 @@ class Partition:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the indices as JSON, atomically."""
+        """Write the indices as JSON, atomically. Only their owner can read them."""
         file = as_path("path", path)
         if not file.name:
             raise UsageError(f"{str(path)!r} is not the name of a file.")
-        write_whole(file, self.to_json().encode())
+        write_whole(file, self.to_json().encode(), private=True)
 
     def to_json(self) -> str:
         """Return the indices as JSON, as `save` writes them."""
@@ -334,7 +334,7 @@ def _mask(name: str, condition: Condition, samples: Samples) -> np.ndarray[Any, 
     if callable(condition):
         try:
             return np.array([bool(condition(samples.dataset[row])) for row in range(len(samples))])
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as error:
             raise UsageError(
                 f"The {name} condition must be a function of one sample that returns True or False: {error}"
             ) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, as_whole, require_type, short, unknown
 
 if TYPE_CHECKING:
     from unweave.data.samples import Samples
@@ -62,7 +62,12 @@ def answers(
     """
     require_tokenizer(tokenizer, model)
     require_template(template, tokenizer)
+    if not isinstance(rows, Iterable) or getattr(rows, "ndim", 1) == 0:
+        raise UsageError(f"rows must be rows with a prompt and an answer, not {short(rows)}.")
+    longest = None if longest is None else as_whole("longest", longest, at_least=1)
     samples = list(token_pairs(rows, tokenizer, prompt=prompt, answer=answer, template=template))
+    if not samples:
+        raise UsageError("There is no row. Give at least one with a prompt and an answer.")
     _require_length([len(asked) + len(said) for asked, said in samples], longest, tokenizer)
     collate = PaddingCollator(tokenizer.pad_token_id)
     return collate([{"input_ids": a + s, "labels": [NO_LABEL] * len(a) + s} for a, s in samples])
@@ -111,6 +116,7 @@ def packed(texts: Iterable[str], tokenizer: Any, *, length: int, model: nn.Modul
     [[2, 3, 1], [4, 1, -100]]
     """
     require_tokenizer(tokenizer, model)
+    length, texts = as_whole("length", length), _listed(texts)
     if length < 2:
         raise UsageError(f"length is {length}, but a block needs 2 tokens at least.")
     if tokenizer.eos_token_id is None:
@@ -140,6 +146,8 @@ class PaddingCollator:
     """
 
     def __init__(self, pad: int, *, side: Literal["right", "left"] = "right") -> None:
+        pad = as_whole("pad", pad, at_least=0)
+        require_type("side", side, str, "a text")
         if side not in ("right", "left"):
             raise unknown("side", side, ("right", "left"))
         self.pad, self.side = pad, side
@@ -159,8 +167,19 @@ class PaddingCollator:
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
+def _listed(texts: Any) -> list[str]:
+    """Return texts as a list, or raise a `UsageError` if they are something else; one text alone is no list."""
+    if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
+        raise UsageError(f"texts must be a list of texts, not {short(texts)}.")
+    found = list(texts)
+    for text in found:
+        require_type("a text", text, str, "text")
+    return found
+
+
 def require_tokenizer(tokenizer: Any, model: nn.Module | None = None) -> None:
     """Raise a `UsageError` for a tokenizer without a pad token, or of another model."""
+    require_type("model", model, (nn.Module, type(None)), "a torch nn.Module")
     if getattr(tokenizer, "pad_token_id", None) is None:
         raise UsageError("The tokenizer has no pad token. Set one: tokenizer.pad_token = tokenizer.eos_token.")
     known = _vocabulary(model) if model is not None else None
@@ -173,6 +192,7 @@ def require_tokenizer(tokenizer: Any, model: nn.Module | None = None) -> None:
 
 def require_template(template: str, tokenizer: Any) -> None:
     """Raise a `UsageError` for a template without places for prompt and answer, or a chat template that is missing."""
+    require_type("template", template, str, "a text")
     if template != CHAT:
         before, found, _ = template.partition("{answer}")
         if not found or "{prompt}" not in before:
@@ -234,6 +254,7 @@ def _texts(
     row: Mapping[str, Any], number: int, prompt: str, answer: str, template: str, tokenizer: Any
 ) -> tuple[str, str]:
     """Return what stands before the answer, and the answer."""
+    require_type(f"row {number}", row, Mapping, "columns with values")
     for column in (prompt, answer):
         if column not in row:
             raise UsageError(f"Row {number} has no column {column!r}, but {', '.join(map(repr, row))}. Name it.")

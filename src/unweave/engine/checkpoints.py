@@ -93,8 +93,9 @@ class CheckpointFolder:
         }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(weights, data)
-            write_whole(progress, json.dumps({**content, "sha256": sha256(canonical(content))}).encode())
+            write_whole(weights, data, private=True)  # steps towards the forgotten samples
+            about = json.dumps({**content, "sha256": sha256(canonical(content))})
+            write_whole(progress, about.encode(), private=True)
             sync_folder(self.folder)
         except OSError as error:
             if not progress.exists():

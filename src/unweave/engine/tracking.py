@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from unweave.engine.callbacks import Callback, Running
-from unweave.errors import UsageError, unknown
+from unweave.errors import UsageError, as_path, require_type, unknown
 from unweave.runtime import processes
+from unweave.storage import private_folder
 
+HASHES = ("split", "judged_on")  # of a configuration: which samples were forgotten
 INSTALLED_AS = {"comet_ml": "comet-ml"}  # packages whose name differs from the tracker's
 
 
@@ -27,6 +29,7 @@ def check_trackers(names: Sequence[str]) -> None:
     builtin = {str(kind) for kind in tracking.LoggerType.list()}
     there = {str(kind) for kind in tracking.get_available_trackers()}
     for name in names:
+        require_type("a tracker", name, str, "a name")
         if name not in known:
             raise unknown("tracker", name, known)
         if name in builtin - there:
@@ -55,6 +58,8 @@ class Track(Callback):
     def check(self) -> None:
         """Raise a `UsageError` for trackers that are unknown or not installed."""
         check_trackers(self.names)
+        if self.folder is not None:
+            as_path("folder", self.folder)
 
     def begin(self, running: Running) -> None:
         """Open the trackers, in the first process."""
@@ -67,6 +72,8 @@ class Track(Callback):
         name = target.name if target else f"{config.get('method', 'run')}.seed-{running.bench.seed}"
         PartialState()  # the trackers ask it which process they are in
         for kind in (tracking.LOGGER_TYPE_TO_CLASS[tracker] for tracker in self.names):
+            if kind.requires_logging_directory:
+                private_folder(folder)
             tracker = kind(name, os.fspath(folder)) if kind.requires_logging_directory else kind(name)
             if hasattr(tracker, "start"):  # newer Accelerate; older ones start at once
                 tracker.start()
@@ -88,6 +95,9 @@ class Track(Callback):
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a configuration and of its settings; trackers accept no others."""
-    whole = {**config, **config.get("settings", {})}
+    """Return the plain values of a configuration and of its settings; trackers accept no others.
+
+    The hashes of splits stay here: who knows the data could find the forgotten samples from one by trying.
+    """
+    whole = {name: value for name, value in {**config, **config.get("settings", {})}.items() if name not in HASHES}
     return {name: value for name, value in whole.items() if isinstance(value, bool | int | float | str)}

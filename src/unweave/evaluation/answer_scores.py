@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import nn
 
 from unweave.data import CHAT
 from unweave.engine import Compute
-from unweave.errors import UsageError, require_type
+from unweave.errors import UsageError, as_path, as_whole, require_seed, require_type
 from unweave.evaluation import answer_attacks as attacks
 from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
 from unweave.evaluation.answer_sheets import AnswerSheet, Rows, Values, Wording, answer_sheet, write_answers
@@ -24,10 +23,12 @@ from unweave.evaluation.metric import CONFIDENCE, Better, Estimate, Metric
 from unweave.evaluation.model_utility import GROUPS, harmonic_mean, utility_parts
 from unweave.evaluation.rouge import rouge_recalls
 from unweave.evaluation.truth_ratio import indifference, truth_ratios, truthfulness
-from unweave.storage import write_whole
+from unweave.storage import OBJECT, read_json, require_form, write_whole
 
 FORGET, HELD_OUT = "forget", "held_out"
 SPLIT = "answers"
+MOST_RESAMPLES = 100_000
+MOST_WRITTEN = 10_000  # tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +115,17 @@ def ask(
     Traceback (most recent call last):
     unweave.errors.UsageError: There are no groups of questions. Give at least {'forget': rows}.
     """
+    require_type("model", model, nn.Module, "a torch nn.Module")
     require_type("groups", groups, Mapping, "rows by name of the group")
+    require_type("compute", compute, (Compute, type(None)), "a Compute")
+    require_type("gradients", gradients, bool, "True or False")
+    write = as_whole("write", write, at_least=0)
+    if write > MOST_WRITTEN:
+        raise UsageError(f"write is {write}, more than {MOST_WRITTEN} tokens. Take fewer.")
     if not groups:
         raise UsageError("There are no groups of questions. Give at least {'forget': rows}.")
     wording = Wording(tokenizer=tokenizer, template=template, longest=longest, write=write)
-    home = next(model.parameters()).device
+    home = next((weight.device for weight in model.parameters()), None)
     try:
         found = {}
         for group, rows in groups.items():
@@ -128,7 +135,8 @@ def ask(
                 found[group] = replace(found[group], gradient=norms)
         return _with_texts(found, model, groups, wording)
     finally:
-        model.to(home)
+        if home is not None:
+            model.to(home)
 
 
 def _with_texts(
@@ -160,10 +168,16 @@ def save_answers(sheets: Mapping[str, AnswerSheet], file: str | os.PathLike[str]
         Nothing.
 
     Raises:
+        UsageError: A number is not finite, as of a model that is broken.
         OSError: The file cannot be written.
     """
+    require_sheets("sheets", sheets)
     content = {group: sheet.to_dict() for group, sheet in sheets.items()}
-    write_whole(Path(file), json.dumps(content).encode())
+    try:
+        text = json.dumps(content, allow_nan=False)
+    except ValueError:
+        raise UsageError("The answers hold numbers that are not finite, so nothing was saved.") from None
+    write_whole(as_path("file", file), text.encode(), private=True)  # it quotes what is to be forgotten
 
 
 def load_answers(file: str | os.PathLike[str]) -> dict[str, AnswerSheet]:
@@ -180,13 +194,14 @@ def load_answers(file: str | os.PathLike[str]) -> dict[str, AnswerSheet]:
 
     >>> load_answers("nowhere.json")
     Traceback (most recent call last):
-    unweave.errors.UsageError: nowhere.json holds no answers: [Errno 2] No such file or directory: 'nowhere.json'
+    unweave.errors.UsageError: nowhere.json holds no answers: nowhere.json cannot be read: [Errno 2] No such file or...
     """
     try:
-        content = json.loads(Path(file).read_text(encoding="utf-8"))
+        content = read_json(as_path("file", file))
+        require_form(content, {"*": OBJECT}, os.fspath(file))
         return {group: AnswerSheet.from_dict(entry) for group, entry in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{os.fspath(file)} holds no answers: {error}") from error
+    except UsageError as error:
+        raise UsageError(f"{file} holds no answers: {error}") from error
 
 
 def score_answers(
@@ -218,7 +233,12 @@ def score_answers(
     >>> {name: round(value, 3) for name, value in found.items()}
     {'probability': 0.819, 'rouge': 0.5, 'exact_memorisation': 0.5, 'extraction_strength': 0.0}
     """
-    reference, before = reference or {}, before or {}
+    reference, before = ({} if given is None else given for given in (reference, before))
+    for name, given in (("sheets", sheets), ("reference", reference), ("before", before)):
+        require_sheets(name, given)
+    resamples, seed = as_whole("resamples", resamples, at_least=0), require_seed(seed)
+    if resamples > MOST_RESAMPLES:
+        raise UsageError(f"resamples is {resamples}, but more than {MOST_RESAMPLES} change nothing. Take fewer.")
     _require_same_questions(sheets, reference, before)
 
     def numbers(of: Mapping[str, AnswerSheet], resamples: int) -> list[Metric]:
@@ -356,6 +376,14 @@ def _against_retraining(
         beside = [float(np.nanmean(some)) if not np.isnan(some).all() else None for some in values]
         found.append(one.beside(reference=beside[0], before=beside[1]))
     return found
+
+
+def require_sheets(name: str, sheets: Any) -> None:
+    """Raise a `UsageError` for what is no sheets by name of their group."""
+    require_type(name, sheets, Mapping, "sheets by name of the group")
+    for group, sheet in sheets.items():
+        require_type("the name of a group", group, str, "a text")
+        require_type(f"{name}[{group!r}]", sheet, AnswerSheet, "an AnswerSheet, as `ask` returns it")
 
 
 def _require_same_questions(*models: Mapping[str, AnswerSheet]) -> None:

@@ -17,12 +17,26 @@ from torch.nn import functional
 
 from unweave.data import CHAT, Data, Samples, answers
 from unweave.engine import Compute, Forward
-from unweave.errors import UsageError
+from unweave.errors import UsageError, require_type
 from unweave.runtime import pick_device, resolve_precision
+from unweave.storage import LIST, NUMBER, TEXT, require_form
 from unweave.tasks import IGNORED, Language, prompts_and_answers, token_values, written
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+TOKENS = [[NUMBER]]
+FORM = {  # of a sheet in a file
+    "questions": [TEXT],
+    "answers": [TEXT],
+    "log_probabilities": TOKENS,
+    "right": [LIST],
+    "expected": TOKENS,
+    "spread": TOKENS,
+    "paraphrase?": [NUMBER],
+    "wrong?": TOKENS,
+    "written?": [TEXT],
+    "gradient?": [NUMBER],
+}
 PARAPHRASE, WRONG = "paraphrased_answer", "perturbed_answer"  # columns, called as in TOFU
 
 
@@ -74,8 +88,28 @@ class AnswerSheet:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> AnswerSheet:
-        """Return the sheet from the output of `to_dict`."""
-        return cls(**content)
+        """Return the sheet from the output of `to_dict`. Raise a `UsageError` if it is not one."""
+        require_form(content, FORM, "a sheet")
+        if unknown := sorted(set(content) - {name.removesuffix("?") for name in FORM}):
+            raise UsageError(f"a sheet has the unknown entry {unknown[0]!r}.")
+        sheet = cls(**{name: value for name, value in content.items() if value is not None})
+        sheet._require_sizes()
+        return sheet
+
+    def _require_sizes(self) -> None:
+        """Raise a `UsageError` unless every question has an entry everywhere, and every token all of its numbers."""
+        for name, value in vars(self).items():
+            is_given = bool(value) or not FORM.get(f"{name}?")
+            if is_given and len(value) != len(self.answers):
+                raise UsageError(f"a sheet has {len(self.answers)} answers, but {len(value)} entries in {name!r}.")
+        for name in ("right", "expected", "spread"):
+            for place, (tokens, other) in enumerate(zip(self.log_probabilities, getattr(self, name), strict=True)):
+                if not tokens or len(tokens) != len(other):
+                    raise UsageError(f"a sheet has {len(other)} tokens in {name}[{place}], not {len(tokens) or 1}.")
+        if any(not losses for losses in self.wrong):
+            raise UsageError("a sheet has a question without wrong answers, though others have some.")
+        if not all(isinstance(one, bool) for tokens in self.right for one in tokens):
+            raise UsageError("a sheet has entries in 'right' that are neither true nor false.")
 
 
 def _rounded(entry: Any, digits: int) -> Any:
@@ -132,6 +166,7 @@ def answer_sheet(
     Raises:
         UsageError: There is no question, or the questions do not fit the tokenizer or the model.
     """
+    require_type("rows", rows, Sequence, "rows with a question and its answer")
     if not rows:
         raise UsageError("There is no question. Give at least one row with a question and its answer.")
     compute = compute or Compute()

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, as_path, require_type
 from unweave.evaluation import answer_attacks as attacks
 from unweave.evaluation.answer_probability import probabilities, probabilities_among_options
-from unweave.evaluation.answer_scores import FORGET, HELD_OUT
+from unweave.evaluation.answer_scores import FORGET, HELD_OUT, require_sheets
 from unweave.evaluation.answer_sheets import AnswerSheet, Values
 from unweave.evaluation.forget_quality import ForgetQuality, forget_quality
 from unweave.evaluation.memorisation import exact_memorisation, extraction_strength
 from unweave.evaluation.model_utility import GROUPS, harmonic_mean, utility_parts
 from unweave.evaluation.rouge import rouge_recalls
 from unweave.evaluation.truth_ratio import indifference, truth_ratios, truthfulness
-from unweave.storage import write_whole
+from unweave.storage import NUMBER, read_json, require_form, write_whole
 
 EVALUATION, SUMMARY = "TOFU_EVAL.json", "TOFU_SUMMARY.json"
 SHORT = {FORGET: "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
@@ -51,19 +51,27 @@ class Logs:
     def truth_ratios(self) -> Values:
         """The truth ratio of every forget question."""
         entries = self._entry("forget_Truth_Ratio", "value_by_index")
-        return np.array([entries[place]["score"] for place in sorted(entries, key=int)])
+        require_form(entries, {"*": {"score": NUMBER}}, "value_by_index of 'forget_Truth_Ratio'")
+        if not entries:
+            raise UsageError("value_by_index of 'forget_Truth_Ratio' is empty.")
+        if odd := next((place for place in entries if not re.fullmatch(r"[0-9]{1,18}", place)), None):
+            raise UsageError(f"value_by_index of 'forget_Truth_Ratio' has the place {odd!r}, but must have numbers.")
+        return np.array([entries[place]["score"] for place in sorted(entries, key=int)], dtype=np.float64)
 
     @property
     def min_k_auc(self) -> float:
         """The AUC of min-k."""
-        return float(self._entry("mia_min_k", "agg_value"))
+        value = self._entry("mia_min_k", "agg_value")
+        require_form(value, NUMBER, "agg_value of 'mia_min_k'")
+        return float(value)
 
     def quality_of(self, sheet: AnswerSheet) -> ForgetQuality:
         """Return the forget quality of another model's answers, with these as the retrained model's."""
         return forget_quality(truth_ratios(sheet), self.truth_ratios)
 
     def _entry(self, name: str, part: str) -> Any:
-        if name not in self.content or self.content[name].get(part) is None:
+        entry = self.content.get(name)
+        if not isinstance(entry, Mapping) or entry.get(part) is None:
             raise UsageError(f"The evaluation has no {part} of {name!r}; it has {', '.join(sorted(self.content))}.")
         return self.content[name][part]
 
@@ -82,15 +90,15 @@ def read_logs(file: str | os.PathLike[str]) -> Logs:
 
     >>> read_logs("nowhere.json")
     Traceback (most recent call last):
-    unweave.errors.UsageError: nowhere.json is no evaluation of open-unlearning: [Errno 2] No such file or directory:...
+    unweave.errors.UsageError: nowhere.json is no evaluation of open-unlearning: nowhere.json cannot be read: [Errno...
     """
-    path = Path(file)
+    path = as_path("file", file)
     try:
-        content = json.loads((path / EVALUATION if path.is_dir() else path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{os.fspath(file)} is no evaluation of open-unlearning: {error}") from error
+        content = read_json(path / EVALUATION if path.is_dir() else path)
+    except UsageError as error:
+        raise UsageError(f"{file} is no evaluation of open-unlearning: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(entry, dict) for entry in content.values()):
-        raise UsageError(f"{os.fspath(file)} is no evaluation of open-unlearning: it has no entries by name.")
+        raise UsageError(f"{file} is no evaluation of open-unlearning: it has no entries by name.")
     return Logs(content)
 
 
@@ -115,6 +123,9 @@ def write_logs(
     ...     write_logs({}, folder).content
     {}
     """
+    require_sheets("sheets", sheets)
+    require_type("retrained", retrained, (Logs, type(None)), "what `read_logs` returned")
+    target = as_path("folder", folder)
     content: dict[str, Any] = {}
     for group, short in SHORT.items():
         if group in sheets:
@@ -122,10 +133,9 @@ def write_logs(
     content |= _whole(sheets, retrained)
     content = dict(sorted(content.items()))
     summary = {name: entry["agg_value"] for name, entry in content.items() if entry["agg_value"] is not None}
-    target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for name, entries in ((EVALUATION, content), (SUMMARY, summary)):
-        write_whole(target / name, json.dumps(entries, indent=4, allow_nan=False).encode())
+        write_whole(target / name, json.dumps(entries, indent=4, allow_nan=False).encode(), private=True)
     return Logs(content)
 
 

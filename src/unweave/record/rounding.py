@@ -44,8 +44,8 @@ def step_of(count: int) -> float:
 
 
 def rounded(value: float, step: float) -> float:
-    """Return a value as a multiple of the step."""
-    return round(round(value / step) * step, 12)
+    """Return a value as a multiple of the step. Halves go up: to even ones, two could be two steps apart."""
+    return round(math.floor(round(value / step, 6) + 0.5) * step, 12)
 
 
 def published_scores(scores: Scores) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from unweave.requests.data_table import DataTable
 from unweave.requests.hub_models import AUTO, HEADS, TransformersCheckpoint, explained
 from unweave.requests.packages_needed import need
 from unweave.requests.roles import Kind, Roles
-from unweave.storage import read_json, read_tensors, tensor_shapes
+from unweave.storage import check_json_files, read_json, read_tensors, tensor_shapes
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 TASKS: dict[str, Kind] = {"SEQ_CLS": "text", "CAUSAL_LM": "language"}
@@ -36,7 +36,8 @@ class AdapterCheckpoint:
         """Read the adapter's configuration and that of its base model; load no weights."""
         need("peft", "Opening an adapter")
         folder = Path(name)
-        about = read_json(folder / ADAPTER)
+        check_json_files(folder)
+        about = read_json(folder / ADAPTER, any_number=True)
         base = about.get("base_model_name_or_path") if isinstance(about, dict) else None
         if not isinstance(base, str) or not base:
             raise UsageError(

@@ -68,6 +68,8 @@ def _query(wanted: str, condition: str) -> str:
 
 def _columns(connection: Any, condition: str, table: DataTable) -> list[str]:
     """Return the columns that a condition names, after a check that it is one expression without a query."""
+    if own := next((column for column in table.columns if column.lower() == ROW), None):
+        raise UsageError(f"{table.name} has a column {own!r}, a name that unweave needs for conditions. Rename it.")
     tree = _tree(connection, condition)
     form, plain = tree["node"], _tree(connection, "TRUE")["node"]
     where = form.pop("where_clause", None)
@@ -82,7 +84,18 @@ def _columns(connection: Any, condition: str, table: DataTable) -> list[str]:
     known = {name.lower(): name for name in table.columns}
     for name in named:
         table.require(known.get(name.lower(), name))
+        _require_one(name, table, condition)
     return sorted({known[name.lower()] for name in named})
+
+
+def _require_one(name: str, table: DataTable, condition: str) -> None:
+    """Refuse a name that fits two columns: SQL does not tell upper and lower case apart, and would take either."""
+    alike = [column for column in table.columns if column.lower() == name.lower()]
+    if len(alike) > 1:
+        raise UsageError(
+            f"The condition {condition!r} names {name!r}, which could be {' or '.join(map(repr, alike))}: in SQL upper "
+            "and lower case are alike. Rename a column."
+        )
 
 
 def _tree(connection: Any, condition: str) -> Any:

@@ -79,6 +79,7 @@ class DataTable:
             how["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         with self._explained():
             for batch in self.source.to_batches(columns=list(columns), **how):
+                batch.validate(full=True)  # text that is no UTF-8 would raise later, wherever it is used
                 if len(batch):
                     yield batch
 
@@ -103,9 +104,9 @@ class DataTable:
     def take(self, rows: Sequence[int], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Return a few rows as dictionaries."""
         with self._explained():
-            found: list[dict[str, Any]] = self.source.take(
-                list(rows), columns=list(columns or self.columns)
-            ).to_pylist()
+            taken = self.source.take(list(rows), columns=list(columns or self.columns))
+            taken.validate(full=True)
+            found: list[dict[str, Any]] = taken.to_pylist()
         return found
 
     def _explained(self) -> _Explained:
@@ -140,5 +141,5 @@ def _names_in(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
         return {name: kind["names"] for name, kind in features.items() if isinstance(kind, dict) and "names" in kind}
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return {}

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Stored
-from unweave.errors import UsageError
+from unweave.errors import RunError, UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
 from unweave.requests.pictures import Pictures
 from unweave.requests.questions import Questions, check_tokenizer
 from unweave.requests.roles import Kind, Roles
 from unweave.requests.sentences import Sentences
-from unweave.storage import quiet_transformers, read_json
+from unweave.storage import check_json_files, quiet_transformers, read_json
 
 HEADS: dict[str, Kind] = {
     "ForSequenceClassification": "text",
@@ -50,7 +50,7 @@ class TransformersCheckpoint:
         """Read the configuration; refuse what cannot be loaded, or only by running code that came with it."""
         found = cls.read_configuration(name)
         if found.kind not in AUTO:
-            head = (found.config.architectures or ["none"])[0]
+            head = _head_of(found.config)
             raise UsageError(
                 f"{name} has no head for classification, and is no causal language model (its architecture is {head}). "
                 f"Give the checkpoint that was trained on your data, one of {', '.join(f'…{one}' for one in HEADS)}."
@@ -66,7 +66,7 @@ class TransformersCheckpoint:
             check_folder_of_model(folder)
         with explained(name, "opened"):
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        head = (config.architectures or ["none"])[0]
+        head = _head_of(config)
         return cls(name, config, next((kind for ending, kind in HEADS.items() if ending in head), "own"))
 
     @property
@@ -154,11 +154,17 @@ class TransformersCheckpoint:
         return loaded
 
 
+def _head_of(config: Any) -> str:
+    named = config.architectures
+    return str(named[0]) if isinstance(named, list) and named else "none"
+
+
 def check_folder_of_model(folder: Path) -> None:
     """Refuse a folder without a configuration, with pickled weights only, or with code of its own."""
     if not (folder / "config.json").exists():
         raise UsageError(f"{folder} has no config.json, so it is no checkpoint. Give the folder of save_pretrained.")
-    about = read_json(folder / "config.json")
+    check_json_files(folder)
+    about = read_json(folder / "config.json", any_number=True)
     if isinstance(about, dict) and "auto_map" in about and not _is_known(about.get("model_type")):
         raise UsageError(
             f"{folder} needs code that comes with it (trust_remote_code), and unweave runs none. Load the model in "
@@ -184,8 +190,8 @@ def explained(name: str, done: str) -> Iterator[None]:
     try:
         with quiet_transformers():
             yield
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError) as error:
-        if isinstance(error, UsageError | torch.OutOfMemoryError):
+    except Exception as error:  # of odd files transformers raises many kinds, and tokenizers bare exceptions
+        if isinstance(error, UsageError | RunError | MemoryError | torch.OutOfMemoryError):
             raise
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if "trust_remote_code" in str(error):

@@ -32,7 +32,7 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 def has_name_of_function(name: str) -> bool:
     """Tell whether a name has the form MODULE:FUNCTION."""
-    return bool(FUNCTION.fullmatch(name)) and not name.startswith(LIBRARIES) and not Path(name).exists()
+    return bool(FUNCTION.fullmatch(name)) and not name.startswith(LIBRARIES) and not os.path.exists(name)
 
 
 def function_named(source: str) -> Any:

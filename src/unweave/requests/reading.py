@@ -18,7 +18,7 @@ from typing import Any
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
-from unweave.storage import refuse_pickled, require_plain
+from unweave.storage import check_json_files, refuse_pickled, require_plain
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -79,7 +79,7 @@ def _of_files(where: str, files: list[Path]) -> DataTable:
         names = [(fragment.path, fragment.physical_schema.names) for fragment in found.get_fragments()]
     except UsageError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:
         raise UsageError(f"{where} cannot be read as {kind}: {_first_line(error)}") from error
     for file, columns in names[1:]:
         if sorted(columns) != sorted(names[0][1]):
@@ -124,9 +124,11 @@ def _of_pictures(path: Path) -> DataTable:
 def _saved(path: Path, part: str) -> DataTable:
     """Open what ``save_to_disk`` of datasets wrote. Its rows stay on disk."""
     datasets = need("datasets", f"Reading {path}")
+    for folder in (path, path / part):
+        check_json_files(folder)
     try:
         found = datasets.load_from_disk(str(path))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of odd files it raises many kinds
         raise UsageError(f"{path} cannot be read as a saved data set: {_first_line(error)}") from error
     return _of_datasets(str(path), found, part)
 

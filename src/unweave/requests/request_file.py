@@ -11,9 +11,10 @@ import yaml
 
 from unweave.errors import UsageError
 from unweave.requests.request_fields import keys_of, schema_of
+from unweave.requests.strict_yaml import NotPlainError, parse_yaml
 from unweave.storage import require_plain
 
-LARGEST = 64 * 2**20  # bytes
+LARGEST = 8 * 2**20  # bytes; more is read for minutes
 
 
 def read_request(path: Path, request: type) -> dict[str, Any]:
@@ -21,11 +22,9 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
     try:
         if require_plain(path) > LARGEST:
             raise UsageError(f"{path} is larger than {LARGEST // 2**20} MB, which no request is.")
-        text = path.read_text(encoding="utf-8")
-        _refuse_two_meanings(text, path)
-        content = yaml.safe_load(text)
-    except RecursionError:
-        raise UsageError(f"{path} is nested too deeply for a request.") from None
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except NotPlainError as error:
+        raise UsageError(f"{path} {error}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError) as error:
@@ -35,23 +34,6 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold keys with values, such as `model: CHECKPOINT`.")
     return _fields(content, path, request)
-
-
-def _refuse_two_meanings(text: str, path: Path) -> None:
-    """Refuse aliases, which grow without end, and keys that stand there twice, of which YAML drops one."""
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path} has the alias *{event.anchor}. Write the value where it is used.")
-    nodes = [yaml.compose(text, Loader=yaml.SafeLoader)]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, yaml.MappingNode):
-            keys = [key.value for key, _ in node.value]
-            if twice := next((key for place, key in enumerate(keys) if key in keys[:place]), None):
-                raise UsageError(f"{path} has the key {twice!r} twice. Keep one.")
-            nodes += [value for _, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            nodes += node.value
 
 
 def _fields(content: dict[Any, Any], path: Path, request: type) -> dict[str, Any]:

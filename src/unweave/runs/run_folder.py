@@ -167,7 +167,7 @@ class OutputFolder:
             return kept
         try:
             if good is not None:
-                write_whole(self.work / LAST_GOOD, to_bytes(good))
+                write_whole(self.work / LAST_GOOD, to_bytes(good), private=True)
                 kept = self.work / LAST_GOOD
         except OSError:
             pass  # the checkpoint is still there, if there is one
@@ -184,25 +184,22 @@ class OutputFolder:
         about: Mapping[str, Any],
         card: str,
         beside: SaveWith | None = None,
-        private: Mapping[str, str] | None = None,
     ) -> None:
         """Write the results, then give the folder its final name.
 
         Args:
             model: The unlearned model.
-            texts: Files by name.
+            texts: Files by name. Only their owner can read them: exact numbers may tell who was forgotten.
             about: What is now known about the run, for run.json.
             card: The model card, for a model that has a folder.
             beside: What is saved with the model.
-            private: Files by name that only their owner can read.
         """
-        processes.first(lambda: self._finish(model, texts, private or {}, about, card, beside or SaveWith()))
+        processes.first(lambda: self._finish(model, texts, about, card, beside or SaveWith()))
 
     def _finish(
         self,
         model: nn.Module,
         texts: Mapping[str, str],
-        private: Mapping[str, str],
         about: Mapping[str, Any],
         card: str,
         beside: SaveWith,
@@ -211,8 +208,8 @@ class OutputFolder:
             save_model(model, self.work, beside)
             if (self.work / MODEL).exists():
                 self._write(f"{MODEL}/{CARD}", card)
-            for name, text in {**texts, **private}.items():
-                self._write(name, text, private=name in private)
+            for name, text in texts.items():
+                self._write(name, text, private=True)
             before = read_json(self.work / RUN)
             self._write_about({**before, **about, "configuration": before["configuration"]})
             sync_folder(self.work)

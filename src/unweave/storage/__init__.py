@@ -14,6 +14,7 @@ from unweave.storage.csv_cells import csv_text
 from unweave.storage.files import (
     append_line,
     inside,
+    private_folder,
     refuse_links,
     refuse_pickled,
     require_plain,
@@ -24,7 +25,7 @@ from unweave.storage.files import (
 )
 from unweave.storage.fingerprints import digest_of, fingerprint, tensor_digests
 from unweave.storage.forms import COUNT, LIST, NUMBER, OBJECT, TEXT, require_form
-from unweave.storage.json_files import canonical, read_json, read_json_lines
+from unweave.storage.json_files import canonical, check_json_files, read_json, read_json_lines, require_plain_values
 from unweave.storage.layout import (
     HISTORY,
     MODEL,
@@ -57,6 +58,7 @@ __all__ = [
     "Lock",
     "append_line",
     "canonical",
+    "check_json_files",
     "configuration_file",
     "csv_text",
     "digest_of",
@@ -64,6 +66,7 @@ __all__ = [
     "fingerprint",
     "inside",
     "is_pretrained",
+    "private_folder",
     "provenance",
     "quiet_transformers",
     "read_array",
@@ -76,6 +79,7 @@ __all__ = [
     "refuse_pickled",
     "require_form",
     "require_plain",
+    "require_plain_values",
     "require_shapes",
     "save_model_folder",
     "sha256",

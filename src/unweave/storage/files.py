@@ -44,6 +44,12 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         raise
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner can enter. One that is there keeps its mode, and new parents have the usual."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def append_line(path: Path, line: str) -> None:
     """Append a short line in one piece, even if other processes append too. Reject links, pipes and devices."""
     with open_own(path, "ab") as file:

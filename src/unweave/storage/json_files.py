@@ -29,12 +29,19 @@ def canonical(content: Any) -> bytes:
     return text.encode()
 
 
-def read_json(path: Path, *, limit: int = JSON_BYTES) -> Any:
+def read_json(path: Path, *, limit: int = JSON_BYTES, any_number: bool = False) -> Any:
     """Read JSON. Raise a `UsageError` if it is not a regular file, is larger than the limit, or is not valid JSON.
 
-    Duplicate names, numbers that are not finite, whole numbers above 64 bits and more than 100 levels are not valid.
+    Duplicate names, more than 100 levels and, unless ``any_number``, numbers that are not finite and whole numbers
+    above 64 bits are not valid.
     """
-    return _read(path, limit, _parsed)
+    return _read(path, limit, _parsed_with_any_number if any_number else _parsed)
+
+
+def check_json_files(folder: Path) -> None:
+    """Refuse a folder with JSON that says two things or is nested too deeply, before another library reads it."""
+    for file in sorted(folder.glob("*.json")):
+        read_json(file, any_number=True)  # configurations may have infinite numbers, and lengths of 1e30
 
 
 def read_json_lines(path: Path, *, limit: int = JSON_BYTES, strict: bool = True) -> list[Any]:
@@ -74,6 +81,34 @@ def _parsed(text: str) -> Any:
     _require_shallow(content)
     if "\\ud" in text.lower():  # half of a surrogate pair cannot be written to any file or terminal
         json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
+def require_plain_values(content: Any) -> None:
+    """Raise a `ValueError` for values that our JSON cannot hold: numbers that are too large, half characters.
+
+    >>> require_plain_values({"seed": 2**70})
+    Traceback (most recent call last):
+    ValueError: the number 1180591620717411303424 is too large
+    """
+    level = [content]
+    while level:
+        for value in level:
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise ValueError(f"the number {hex(value)[:40] if value.bit_length() > 99 else value} is too large")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{value} is not a number that can be kept")
+            if isinstance(value, str):
+                value.encode()
+        inner = [
+            [*one, *one.values()] if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
+        ]
+        level = [value for values in inner for value in values]
+
+
+def _parsed_with_any_number(text: str) -> Any:
+    content = json.loads(text, object_pairs_hook=_without_duplicates)
+    _require_shallow(content)
     return content
 
 

@@ -38,7 +38,7 @@ from unweave.evaluation import attack as attacks
 from unweave.lab.audit.subject import Subject
 from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.methods import make_method
-from unweave.storage import OBJECT, read_json, read_tensors, refuse_links, require_form, write_whole
+from unweave.storage import OBJECT, private_folder, read_json, read_tensors, refuse_links, require_form, write_whole
 
 TARGETS = ("forget", "adjacent")
 CHANCE = {"auc": 0.5, "balanced_accuracy": 0.5, **attacks.RATES}  # of a model that never saw the samples
@@ -215,7 +215,7 @@ def _check_folder(folder: Path, subject: Subject, seed: int) -> None:
         "test": subject.test.hash if subject.test else None,
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(
             f"{folder} cannot be a folder for shadow models: a file is in the way. Choose another folder."

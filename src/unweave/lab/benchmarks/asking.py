@@ -51,6 +51,6 @@ def keep_answers(
     sheets = {name: ask_all(task, model, compute) for name, model in models.items()}
     scores = score_answers(sheets["unlearned"], before=sheets.get("original"), reference=sheets.get("retrained"))
     content = {name: {group: one.to_dict() for group, one in groups.items()} for name, groups in sheets.items()}
-    write_whole(folder / ANSWERS, json.dumps(content).encode())
-    write_whole(folder / ANSWER_SCORES, json.dumps(scores.to_dict(), indent=2).encode())
+    write_whole(folder / ANSWERS, json.dumps(content).encode(), private=True)
+    write_whole(folder / ANSWER_SCORES, json.dumps(scores.to_dict(), indent=2).encode(), private=True)
     return scores

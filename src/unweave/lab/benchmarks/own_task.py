@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -64,7 +65,7 @@ def is_own(name: str) -> bool:
     >>> [is_own(name) for name in ("digits", "request.yaml", "my_code:task")]
     [False, True, True]
     """
-    return name.endswith(FILES) or has_name_of_function(name) or (Path(name) / RESOLVED).is_file()
+    return name.endswith(FILES) or has_name_of_function(name) or os.path.isfile(os.path.join(name, RESOLVED))
 
 
 def own_task(name: str) -> OwnTask:
@@ -80,7 +81,7 @@ def own_task(name: str) -> OwnTask:
         UsageError: The request cannot be read, or the function cannot be called.
     """
     path = Path(name)
-    if not path.exists() and has_name_of_function(name):
+    if not os.path.exists(name) and has_name_of_function(name):
         return _of_function(name)
     return _of_request(path / RESOLVED if path.is_dir() else path)
 
@@ -133,7 +134,7 @@ def call_task(name: str) -> tuple[nn.Module, Split, Split | None]:
     """Call MODULE:FUNCTION, and return its model and splits after a check of their kinds."""
     try:
         found = function_named(name)() if ":" in name else None
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"{name} cannot be called: {error}") from error
     kinds: tuple[Any, ...] = (nn.Module, Split, (Split, type(None)))
     if (

@@ -6,7 +6,6 @@ order. The files are JSON lines, one for each configuration of the data set on t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from unweave.lab.benchmarks import networks
 from unweave.lab.benchmarks.benchmark import Options
 from unweave.lab.benchmarks.sources import HUB
 from unweave.settings import setting
+from unweave.storage import read_json_lines
 
 EACH, AUTHORS = 20, 200  # questions of an author, authors
 SMALL_AUTHORS = 8
@@ -76,10 +76,9 @@ def _from_folder(data: Path, name: str) -> Rows:
         raise UsageError(
             f"No {name} of tofu under {data}: expected {places[0]}. It is {HUB_NAME} on the Hugging Face Hub."
         )
-    try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except ValueError as error:
-        raise UsageError(f"{file} is not a file of JSON lines: {error}") from error
+    rows = read_json_lines(file)
+    if any(not isinstance(row, dict) for row in rows):
+        raise UsageError(f"{file} must hold one JSON object a line.")
     return rows
 
 

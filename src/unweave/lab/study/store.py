@@ -45,6 +45,7 @@ from unweave.storage import (
     Lock,
     append_line,
     find_weights,
+    private_folder,
     read_configuration,
     refuse_links,
     require_form,
@@ -75,6 +76,7 @@ class Store:
         others = {path.name for path in folder.iterdir()} - begun if folder.exists() else set()
         if others and not (folder / "study.json").exists():
             raise UsageError(f"{folder} is not empty and holds no study. Choose another --out.")
+        private_folder(folder)  # exact numbers may tell who was forgotten
         for path in (store.cells, store.failed, store.models, store.locks):
             path.mkdir(parents=True, exist_ok=True)
         with Lock(store.locks / "study.lock", wait=True):

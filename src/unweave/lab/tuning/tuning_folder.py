@@ -27,7 +27,17 @@ from unweave.lab.tuning.held_out import HELD_OUT
 from unweave.lab.tuning.objectives import GOALS
 from unweave.lab.tuning.search_space import DEFAULT, WRITTEN
 from unweave.lab.tuning.searches import Tried
-from unweave.storage import OBJECT, Lock, append_line, csv_text, read_json, refuse_links, require_form, write_whole
+from unweave.storage import (
+    OBJECT,
+    Lock,
+    append_line,
+    csv_text,
+    private_folder,
+    read_json,
+    refuse_links,
+    require_form,
+    write_whole,
+)
 
 COLUMNS = (
     *("method", "trial", "origin", "score", "standard_error", "seeds", *SUBSETS),
@@ -58,6 +68,7 @@ class Folder:
         others = {path.name for path in place.iterdir()} - begun if place.exists() else set()
         if others and not known.exists():
             raise UsageError(f"{place} is not empty and holds no tuning. Choose another --out.")
+        private_folder(place)
         for path in (self.models, self.locks):
             path.mkdir(parents=True, exist_ok=True)
         with Lock(self.locks / "tuning.lock", wait=True):
