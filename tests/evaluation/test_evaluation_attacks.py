@@ -203,6 +203,7 @@ def test_population_attack_is_at_chance_on_identical_losses():
     found = population_attack(some("train", "forget"), some("test", "forget"))
     assert inside(found["auc"], 0.5)
     assert found["balanced_accuracy"].value == pytest.approx(0.5, abs=0.06)
+    assert found["balanced_accuracy"][1:] == (None, None)  # its splits overlap: their spread is no interval
 
 
 @pytest.mark.parametrize("kind", ["forget", "adjacent", "remote"])

@@ -29,7 +29,10 @@ COMMANDS = {
         "never on test data.",
     ),
     "report": ("reporting", "Write tables, figures and one self-contained page of a study to DIR/report."),
-    "compare": ("reporting", "Compare methods over several studies, with intervals and paired tests."),
+    "compare": (
+        "reporting",
+        "Compare methods over several studies, with intervals and paired tests, corrected for their number.",
+    ),
     "evaluate": ("auditing", "Measure a saved model: accuracies, attacks, distance to retrained models, both goals."),
     "audit": (
         "auditing",
