@@ -23,10 +23,7 @@ BY_HAND = ROOT / "tools" / "numbers-by-hand.txt"
 # The pages that state results of ours.
 PAGES = (
     "README.md",
-    *(
-        f"docs/{name}.md"
-        for name in ("results", "tuning", "what-we-tried", "strangers", "speed", "record", "leaderboard")
-    ),
+    *(f"docs/{name}.md" for name in ("results", "tuning", "what-we-tried", "strangers", "speed", "record")),
 )
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-−+]?\d(?:[\d,]*\d)?(?:\.\d+)?")
 FIELD = re.compile(r"\{[^}]*\}")

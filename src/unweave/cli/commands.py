@@ -33,6 +33,8 @@ COMMANDS = {
         "reporting",
         "Compare methods over several studies, with intervals and paired tests, corrected for their number.",
     ),
+    "submit": ("submitting", "Check where the numbers of studies come from, and put their rows on the leaderboard."),
+    "standings": ("submitting", "Check every submission of a leaderboard, and print the tables."),
     "evaluate": ("auditing", "Measure a saved model: accuracies, attacks, distance to retrained models, both goals."),
     "audit": (
         "auditing",
