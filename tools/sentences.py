@@ -1,9 +1,9 @@
 """Write the numbers of sentences from `results/`: `python tools/sentences.py`; `--check` writes nothing.
 
 `sentences_about.py` holds the sentences: a phrase as the page has it, with `{}` where a number stands, and the values
-from the committed data. Every phrase must be on its page once. Tables have tools of their own (see README).
+from the committed data. Every phrase must be on its page once. `page_tables.py` makes the tables, which are checked.
 
-Numbers in the text of a page that no sentence covers are in `numbers-by-hand.txt`, each with the words around it:
+Numbers of a page that neither a sentence nor a table covers are in `numbers-by-hand.txt`, with the words around them:
 settings, sizes, the history of experiments, and results that nobody has written a sentence for yet. `--by-hand` writes
 that list anew. A test compares it with the pages, so a number that is typed into a page, or changed there, is noticed.
 """
@@ -14,7 +14,6 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from places import ROOT
@@ -27,9 +26,9 @@ PAGES = (
 )
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-−+]?\d(?:[\d,]*\d)?(?:\.\d+)?")
 FIELD = re.compile(r"\{[^}]*\}")
-# What is no sentence: code, tables, generated parts, the targets of links, comments.
+# What is not looked at: code, generated parts, the targets of links, comments.
 NO_TEXT = re.compile(
-    r"```.*?```|^    .*?$|^\|.*?$|<!-- (?!end)[^>]*-->\n.*?<!-- end -->|<!--.*?-->|`[^`\n]*`|\]\([^)]*\)", re.S | re.M
+    r"```.*?```|^    .*?$|<!-- (?!end)[^>]*-->\n.*?<!-- end -->|<!--.*?-->|`[^`\n]*`|\]\([^)]*\)", re.S | re.M
 )
 AROUND = 25  # characters on either side of a number typed by hand
 
@@ -72,10 +71,11 @@ def filled(text: str, sentences: Sequence[Sentence]) -> str:
     return text
 
 
-def by_hand(page: str, text: str, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """Yield every number in the text of a page that no sentence covers, with the words around it."""
+def by_hand(page: str, text: str, sentences: Sequence[Sentence], tables: Sequence[str] = ()) -> Iterator[str]:
+    """Yield every number of a page that neither a sentence nor a generated table covers, with the words around it."""
     covered = [found.span(place) for found in (one.find(text) for one in sentences) for place in _groups(found)]
     covered += [found.span() for found in NO_TEXT.finditer(text)]
+    covered += [(start, start + len(table)) for table in tables if (start := text.find(table)) >= 0]
     for found in NUMBER.finditer(text):
         if any(start <= found.start() < end for start, end in covered):
             continue
@@ -99,6 +99,8 @@ def of_page(page: str) -> tuple[str, list[Sentence]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pages, or check them."""
+    from page_tables import tables_of
+
     parser = argparse.ArgumentParser(description="Write the numbers of sentences from results/.")
     parser.add_argument("--check", action="store_true", help="write nothing; say which pages differ from the data")
     parser.add_argument("--by-hand", action="store_true", help="write the list of numbers that no sentence covers")
@@ -110,7 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wrong.append(page)
             if not words.check:
                 (ROOT / page).write_text(new, encoding="utf-8")
-        lines += by_hand(page, new, sentences)
+        tables = tables_of(page)
+        missing = [table.partition("\n")[0] for table in tables if table not in new]
+        wrong += [f"{page} (the table {head!r})" for head in missing]
+        lines += by_hand(page, new, sentences, tables)
     if words.by_hand:
         BY_HAND.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{'Differ' if words.check else 'Written'}: {', '.join(wrong) or 'no page'}. By hand: {len(lines)} numbers.")
@@ -118,5 +123,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(ROOT))  # for `bench`
     sys.exit(main())

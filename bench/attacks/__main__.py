@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -70,8 +71,18 @@ def _begin(plan: Plan, device: str | None) -> None:
 def table(words: argparse.Namespace) -> None:
     """Compute the attacks, write them to the folder, and print the tables."""
     found = numbers_of(words.folder)
-    write_whole(words.folder / "numbers.json", (json.dumps(found, indent=1) + "\n").encode())
+    text = json.dumps(found, indent=1) + "\n"
+    write_whole(words.folder / "numbers.json", text.encode())
+    if words.publish:
+        words.publish.mkdir(parents=True, exist_ok=True)
+        write_whole(words.publish / "numbers.json", without_places(text).encode())
     print(tables(found))
+
+
+def without_places(text: str) -> str:
+    """Return the numbers without the folders of one machine in their commands."""
+    text = re.sub(r"--data \S+", "--data DATA", text)
+    return re.sub(r"(--(?:out|tuned) )/(?:[^/\s\"]*/)*", r"\1", text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.set_defaults(command=run)
     shown = commands.add_parser("table", help="compute the attacks, and print their tables")
     shown.add_argument("folder", type=Path)
+    shown.add_argument("--publish", type=Path, help="folder for the numbers, such as results/cifar100-cnn/attacks")
     shown.set_defaults(command=table)
     words = parser.parse_args(arguments)
     if getattr(words, "threads", 0):

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from bench.attacks.__main__ import main
+from bench.attacks.__main__ import main, without_places
 from bench.attacks.models import Contender, Plan
 from bench.attacks.numbers import numbers_of
 from safetensors.numpy import load_file, save_file
@@ -139,6 +139,14 @@ def test_fewer_than_six_shadow_models_are_refused(tmp_path, capsys):
     words = ["run", "digits", "--small", "--method", "ga", "--shadows", "4", "--out", str(tmp_path / "few")]
     assert main(words) == 2
     assert "--shadows 4 are too few" in capsys.readouterr().err
+
+
+def test_published_numbers_name_no_folder_of_one_machine(made, tmp_path):
+    assert main(["table", str(made), "--publish", str(tmp_path / "published")]) == 0
+    text = (tmp_path / "published" / "numbers.json").read_text()
+    assert json.loads(text)["ulira"] == json.loads((made / "numbers.json").read_text())["ulira"]
+    command = "run cifar100-cnn --data /home/me/data --tuned /tmp/x/tuning --out /tmp/y/attacks"
+    assert without_places(command) == "run cifar100-cnn --data DATA --tuned tuning --out attacks"
 
 
 def test_a_method_is_named_with_its_settings():
