@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from unweave import Compute, Split, UsageError, evaluate
@@ -18,8 +18,10 @@ from unweave.evaluation import (
     Predictions,
     balanced_halves,
     confidences,
+    left_out_ratios,
     log_likelihood_ratio,
     relative_scores,
+    told_right,
 )
 from unweave.evaluation.attack import _auc, _hits_at, judge
 from unweave.evaluation.distances import reference_metrics
@@ -203,6 +205,7 @@ def test_population_attack_is_at_chance_on_identical_losses():
     found = population_attack(some("train", "forget"), some("test", "forget"))
     assert inside(found["auc"], 0.5)
     assert found["balanced_accuracy"].value == pytest.approx(0.5, abs=0.06)
+    assert found["balanced_accuracy"][1:] == (None, None)  # its splits overlap: their spread is no interval
 
 
 @pytest.mark.parametrize("kind", ["forget", "adjacent", "remote"])
@@ -411,3 +414,28 @@ def test_tow_mia_is_absent_where_the_attack_is_blind():
     found = {m.metric: m for m in reference_metrics(blind, [blind], seed=0)}
     assert found["tow"].value == 1
     assert (found["tow_mia"].value, found["tow_mia"].note) == (None, BLIND)
+
+
+# U-LiRA over many models
+
+
+def test_each_model_is_attacked_with_all_others_and_never_with_itself():
+    margins = np.concatenate([draw(seed, 3, 4.0)[None] for seed in range(6)] + [draw(9 + n, 3)[None] for n in range(6)])
+    seen = np.repeat([[True], [False]], 6, axis=0).repeat(3, axis=1)
+    found = left_out_ratios(margins, seen)
+    others = np.arange(12) != 7
+    assert found[7] == pytest.approx(log_likelihood_ratio(margins[7], margins[others], seen[others]))
+    share, low, high = told_right(found, seen)
+    assert ((low <= share) & (share <= high)).all()
+    for sample in range(3):
+        right = int(((found > 0) == seen)[:, sample].sum())
+        exact = binomtest(right, 12).proportion_ci(0.95, method="exact")
+        assert (low[sample], high[sample]) == (pytest.approx(exact.low), pytest.approx(exact.high))
+
+
+def test_an_attack_that_is_always_or_never_right_has_an_interval_that_ends_there():
+    seen = np.array([[True, True], [False, False]] * 4)
+    share, low, high = told_right(np.where(seen, 1.0, -1.0) * [1, -1], seen)
+    assert share.tolist() == [1, 0]
+    assert (high[0], low[1]) == (1, 0)
+    assert low[0] == pytest.approx(1 - high[1]) == pytest.approx(0.025 ** (1 / 8))

@@ -249,11 +249,11 @@ def test_audit_with_shadow_models_resumes(digits, tmp_path, monkeypatch):
     benchmark, task, original = digits
     subject = Subject(model=original, train=task.train, test=task.test, benchmark=benchmark)
     said = []
-    first = make_shadows(subject, Pool(subject), 4, folder=tmp_path, device="cpu", say=said.append)
+    first = make_shadows(subject, Pool(subject.train, subject.test), 4, folder=tmp_path, device="cpu", say=said.append)
     assert len(said) == 4
     (tmp_path / "shadow-0002.safetensors").unlink()
     said.clear()
-    again = make_shadows(subject, Pool(subject), 4, folder=tmp_path, device="cpu", say=said.append)
+    again = make_shadows(subject, Pool(subject.train, subject.test), 4, folder=tmp_path, device="cpu", say=said.append)
     assert said == ["shadow model 3 of 4"]
     assert all(torch.equal(a[name], b[name]) for a, b in zip(first, again, strict=True) for name in a)
     seen = np.stack([shadow["forget.seen"] for shadow in again])
@@ -268,7 +268,7 @@ def test_audit_with_shadow_models_resumes(digits, tmp_path, monkeypatch):
     assert scores.metric("mia_rmia_auc", "train", "adjacent").value is not None
     assert len({metric.place for metric in scores.metrics}) == len(scores.metrics)
     with pytest.raises(UsageError, match="another seed"):
-        make_shadows(subject, Pool(subject), 4, folder=tmp_path, seed=1, device="cpu")
+        make_shadows(subject, Pool(subject.train, subject.test), 4, folder=tmp_path, seed=1, device="cpu")
 
 
 def test_shadows_that_cannot_be_are_refused_before_anything_is_computed(digits, tmp_path, monkeypatch):

@@ -131,6 +131,7 @@ def encoder(folder: Path) -> None:
 WRITERS = {
     "cifar100-resnet18": cifar100,
     "cifar100-vit": cifar100,
+    "cifar100-cnn": cifar100,
     "fashion-mnist": fashion_mnist,
     "tinyimagenet-vit": tinyimagenet,
     "celeba-vit": celeba,

@@ -388,7 +388,7 @@ def test_shadow_models_of_an_audit_aim_at_the_same_goal(tmp_path):
         method="unweave",
         settings=chosen,
     )
-    assert len(make_shadows(subject, Pool(subject), 4, folder=tmp_path, device="cpu")) == 4
+    assert len(make_shadows(subject, Pool(subject.train, subject.test), 4, folder=tmp_path, device="cpu")) == 4
 
 
 @pytest.fixture

@@ -109,6 +109,7 @@ def test_a_comparison_shows_these_numbers(name, gallery, tmp_path):
         ("README.md", ["--kinds"]),
         ("docs/results.md", ["--overview"]),
         ("docs/results.md", ["digits"]),
+        ("docs/results.md", ["digits/tuned"]),
         ("docs/results.md", ["cifar100-resnet18"]),
         ("docs/results.md", ["cifar100-resnet18/tuned"]),
         ("docs/results.md", ["cifar100-resnet18", "--variants"]),

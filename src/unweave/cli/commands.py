@@ -29,7 +29,12 @@ COMMANDS = {
         "never on test data.",
     ),
     "report": ("reporting", "Write tables, figures and one self-contained page of a study to DIR/report."),
-    "compare": ("reporting", "Compare methods over several studies, with intervals and paired tests."),
+    "compare": (
+        "reporting",
+        "Compare methods over several studies, with intervals and paired tests, corrected for their number.",
+    ),
+    "submit": ("submitting", "Check where the numbers of studies come from, and put their rows on the leaderboard."),
+    "standings": ("submitting", "Check every submission of a leaderboard, and print the tables."),
     "evaluate": ("auditing", "Measure a saved model: accuracies, attacks, distance to retrained models, both goals."),
     "audit": (
         "auditing",

@@ -96,7 +96,7 @@ def compare_studies(
     out: Annotated[Path | None, typer.Option(help="Folder for the tables (Markdown, LaTeX, CSV) and figures.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare methods over several studies, with intervals and paired tests.
+    """Compare methods over several studies, with intervals and paired tests, corrected for their number.
 
     The studies may forget one class each, for example.
     """

@@ -23,7 +23,7 @@ from unweave.evaluation.bounds import (
     make_certificate,
     shortfall_bound,
 )
-from unweave.evaluation.distances import tug_of_war
+from unweave.evaluation.distances import klom, tug_of_war
 from unweave.evaluation.entanglement import Entanglement, entanglement
 from unweave.evaluation.evaluate import QUESTIONS, evaluate
 from unweave.evaluation.features import features
@@ -37,7 +37,7 @@ from unweave.evaluation.predictions import Look, Observed, Predictions, array, o
 from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
-from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
+from unweave.evaluation.ulira import balanced_halves, left_out_ratios, log_likelihood_ratio, told_right
 
 __all__ = [
     "FEWEST",
@@ -73,6 +73,8 @@ __all__ = [
     "features",
     "forgetting_bound",
     "inspected",
+    "klom",
+    "left_out_ratios",
     "load_answers",
     "log_likelihood_ratio",
     "log_ratios",
@@ -87,6 +89,7 @@ __all__ = [
     "save_answers",
     "score_answers",
     "shortfall_bound",
+    "told_right",
     "tug_of_war",
     "write_logs",
 ]

@@ -1,8 +1,9 @@
 """The forgetting bound: an upper bound on the accuracy on the forget samples, from measured losses.
 
-This is Proposition 2 of "Machine Unlearning under Retain–Forget Entanglement". The square is missing in its statement
-and comes from its proof. Let n be the number of classes. Assume that every forget loss before stage 2 is at least
-m > log n, and that stage 2 changed the protected objective L̃ = ±(1−α) L + α W₂² by at most ε. Then
+This is Proposition 2 of "Machine Unlearning under Retain–Forget Entanglement" as its main text states it, with the
+square. (Only the appendix says that the main text lacks it.) Let n be the number of classes. Assume that every forget
+loss before stage 2 is at least m > log n, and that stage 2 changed the protected objective L̃ = ±(1−α) L + α W₂² by at
+most ε. Then
 
     accuracy on the forget set ≤ ((1−α)/α + √(ε/α))² / (m − log n)²
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from unweave.errors import UsageError
 from unweave.evaluation.attack import Scores1D, absent
-from unweave.evaluation.metric import Metric
+from unweave.evaluation.metric import CONFIDENCE, Metric
 
 PER_SAMPLE = 32  # from this many models per side on, every sample has its own variance
 SMALLEST = 1e-6  # smallest standard deviation, if all models agree
@@ -68,6 +68,40 @@ def balanced_halves(samples: int, models: int, *, seed: int) -> np.ndarray[Any, 
         half[generator.permutation(samples)[: samples // 2]] = True
         marks += [half, ~half]  # in pairs, so that both sides have equal size
     return np.stack(marks)
+
+
+def left_out_ratios(margins: Scores1D, seen: np.ndarray[Any, np.dtype[np.bool_]]) -> Scores1D:
+    """Return the score of every sample in every model (models × samples): each model is attacked with all others.
+
+    So every sample has as many scores as there are models. It was forgotten by half of these and unknown to the rest.
+
+    >>> margins = np.array([[4.0], [6.0], [5.0], [0.0], [2.0], [1.0]])
+    >>> seen = np.array([[True]] * 3 + [[False]] * 3)
+    >>> (left_out_ratios(margins, seen) > 0).ravel().tolist()
+    [True, True, True, False, False, False]
+    """
+    every = np.arange(len(margins))
+    return np.stack([log_likelihood_ratio(margins[one], margins[every != one], seen[every != one]) for one in every])
+
+
+def told_right(ratios: Scores1D, seen: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Scores1D, Scores1D, Scores1D]:
+    """Return for every sample the share of models of which the attack is right, and its exact 95% interval.
+
+    It says "forgotten" where the score is above 0. Chance is a half, if half of the models saw the sample.
+
+    >>> seen = np.array([[True], [True], [False], [False]])
+    >>> share, low, high = told_right(np.array([[1.0], [2.0], [-1.0], [3.0]]), seen)
+    >>> share.item(), round(low.item(), 2), round(high.item(), 2)
+    (0.75, 0.19, 0.99)
+    """
+    from scipy.stats import beta
+
+    right, models = ((ratios > 0) == seen).sum(axis=0), len(ratios)
+    tail = (1 - CONFIDENCE) / 2
+    with np.errstate(invalid="ignore"):  # the ends, which `where` replaces
+        low = np.where(right == 0, 0.0, beta.ppf(tail, right, models - right + 1))
+        high = np.where(right == models, 1.0, beta.ppf(1 - tail, right + 1, models - right))
+    return right / models, low, high
 
 
 def no_ulira() -> list[Metric]:

@@ -14,6 +14,18 @@ unweave.errors.UsageError: rate is -1.0, but must be above 0.
 """
 
 from unweave.settings.fields import Settings, default, given, setting
-from unweave.settings.search import Around, Between, Choices, Multiples, OneOf, Span
+from unweave.settings.search import Around, Between, Choices, Multiples, OneOf, Search, Span
 
-__all__ = ["Around", "Between", "Choices", "Multiples", "OneOf", "Settings", "Span", "default", "given", "setting"]
+__all__ = [
+    "Around",
+    "Between",
+    "Choices",
+    "Multiples",
+    "OneOf",
+    "Search",
+    "Settings",
+    "Span",
+    "default",
+    "given",
+    "setting",
+]

@@ -1,11 +1,14 @@
 """Methods compared over several studies: means over studies, intervals, and the paired test."""
 
+import itertools
 import json
 import shutil
 import statistics
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, lists
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -13,10 +16,10 @@ from unweave import UsageError
 from unweave.cli import app
 from unweave.evaluation.distances import TOW_FACTORS
 from unweave.lab.report import compare, grids, read_results
-from unweave.lab.report.compare_estimates import MeanOverStudies
+from unweave.lab.report.compare_estimates import MeanOverStudies, holm
 from unweave.lab.report.compare_measures import NOTES, PLANES
 from unweave.lab.report.measures import Place
-from unweave.lab.report.results import Value
+from unweave.lab.report.results import Group, Value
 from unweave.lab.study import Store
 
 FORGET = {"one": (0.02, 0.04), "two": (0.10, 0.20)}  # forget accuracy of two seeds, by study
@@ -91,8 +94,49 @@ def test_of_a_method_with_several_profiles_the_first_is_the_baseline(tmp_path):
 def test_one_study_is_compared_over_its_seeds(tmp_path):
     found = compare(two_studies(tmp_path)[:1])
     group = next(group for group in found.names if group.method == "unweave")
-    assert found.difference[group]["test_forget"].p == pytest.approx(stats.ttest_rel(FORGET["one"], [0.0, 0.0]).pvalue)
-    assert "seeds of one study" in grids(found)[0].notes[0]
+    apart = found.difference[group]["test_forget"]
+    assert (apart.p, apart.holm) == (None, None)  # seeds of one study share their data: no test
+    assert apart.reach == pytest.approx(stats.t.ppf(0.975, 1) * abs(FORGET["one"][0] - FORGET["one"][1]) / 2)
+    own, paired = grids(found)
+    assert "seeds of one study" in own.notes[0]
+    assert "p=" not in " ".join(entry.text for row in paired.rows for entry in row.entries)
+    assert "test" not in paired.notes[0].lower()
+
+
+def test_the_tables_show_p_corrected_for_all_their_tests(tmp_path):
+    """Each table is a family of its own: every method, every measure of the goal."""
+    one, two = [(0.1, 0.7, 0.9), (0.2, 0.75, 0.9)], [(0.1, 0.8, 0.8), (0.3, 0.6, 0.7)]
+    studies = [
+        study(tmp_path, name, {"original": one, "two-stage": one, "ft": ft, "ga": ga})
+        for name, ft, ga in (("one", two, one[::-1]), ("two", two[::-1], two), ("three", one[::-1], two[::-1]))
+    ]
+    found = compare(studies)
+    table = next(grid for grid in grids(found) if grid.name == "compare-erase-paired")
+    alone = [one.p for of in found.difference.values() for one in of.values() if one.p is not None]
+    assert len(alone) > 4
+    shown = [row[f"{name}_holm"] for row in table.records for name in found.difference[Group(*list(row.values())[:3])]]
+    assert sorted(value for value in shown if value is not None) == pytest.approx(sorted(holm(alone)))
+    assert f"for all {len(alone)} tests here" in table.notes[0]
+    for row, record in zip(table.rows, table.records, strict=True):
+        assert f"p={record['test_forget_holm']:.2g}" in row.entries[0].text
+
+
+@given(lists(floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_the_closed_test_of_bonferroni(values):
+    """The slow way: a hypothesis falls when every set of hypotheses that holds it does, by Bonferroni."""
+    places = range(len(values))
+    sets = [some for size in range(1, len(values) + 1) for some in itertools.combinations(places, size)]
+    slow = [
+        max(min(1.0, len(some) * min(values[other] for other in some)) for some in sets if place in some)
+        for place in places
+    ]
+    assert holm(values) == pytest.approx(slow)
+
+
+def test_holm_gives_what_statsmodels_gives():
+    values = [0.0004, 0.03, 0.11, 0.02, 0.0004, 0.5, 0.9, 0.013]
+    expected = [0.0032, 0.12, 0.33, 0.1, 0.0032, 1.0, 1.0, 0.078]  # statsmodels 0.15, multipletests(method="holm")
+    assert holm(values) == pytest.approx(expected)
 
 
 def test_differences_that_do_not_spread_have_an_interval_of_nothing_and_no_p(tmp_path):

@@ -100,6 +100,17 @@ def test_step_sizes_are_searched_a_factor_of_thirty_around_the_benchmarks_own():
     assert space.printed["learning_rate"] == 2e-5
 
 
+def test_on_toxigen_step_sizes_are_searched_where_an_encoder_lives():
+    benchmark = find_benchmark("toxigen-roberta")
+    spaces = {name: Space.of(benchmark, name, goal="erase") for name in tuned_methods(["all"])}
+    for name in ("ft", "ga", "l1-sparse", "scrub", "salun", "delete", "gdr", "munba"):
+        assert spaces[name].searched["learning_rate"] == Span(1e-5, 1e-3)
+    for name in ("two-stage", "pgd"):  # stage 1 as released takes shorter steps
+        assert spaces[name].searched["stage1_learning_rate"] == Span(2.5e-6, 1e-3)
+        assert spaces[name].searched["stage2_learning_rate"] == Span(1e-5, 1e-3)
+    assert Space.of(find_benchmark("clinc150"), "ft", goal="erase").searched["learning_rate"].high == 0.3
+
+
 def test_the_closed_form_of_munba_is_tried_after_the_papers_settings_and_drawn_by_the_search():
     space = Space.of(find_benchmark("digits"), "munba", goal="erase")
     assert [space.fixed(number) for number in range(4)] == ["default", "paper", "closed-form", "searched"]

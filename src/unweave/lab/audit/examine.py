@@ -72,7 +72,7 @@ def audit(
     if note:
         extra = [m for s in TARGETS for m in attacks.absent("mia_ulira", split="train", subset=s, note=note)]
     else:
-        pool = Pool(subject)
+        pool = Pool(subject.train, subject.test)
         made = make_shadows(subject, pool, shadows, folder=folder, seed=seed, device=device, say=say)
         extra = shadow_metrics(subject, pool, made, resamples=resamples, seed=seed, device=device)
     places = {metric.place for metric in extra}

@@ -47,8 +47,7 @@ CHANCE = {"auc": 0.5, "balanced_accuracy": 0.5, **attacks.RATES}  # of a model t
 class Pool:
     """The samples that shadow models draw from: forget and adjacent data of training and test together."""
 
-    def __init__(self, subject: Subject) -> None:
-        train, test = subject.train, subject.test
+    def __init__(self, train: Split, test: Split | None) -> None:
         if test is None:
             raise UsageError("Shadow models need test data.")
         shift = len(train.samples)

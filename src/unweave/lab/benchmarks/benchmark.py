@@ -26,7 +26,7 @@ from unweave.engine import (
 from unweave.engine.compiling import Compile
 from unweave.methods import Descent, DescentSettings, Method, Retrain, find_method
 from unweave.runtime import Precision, pick_device
-from unweave.settings import Settings, setting
+from unweave.settings import Search, Settings, setting
 
 BRIEF = (
     0.2  # of the recipe's epochs: enough to learn what retained data teaches about forget data (docs/what-we-tried.md)
@@ -34,6 +34,8 @@ BRIEF = (
 
 # Values by method, profile and setting.
 MethodSettings: TypeAlias = "Mapping[str, Mapping[str, Mapping[str, Any]]]"
+# Search spaces by method and setting.
+MethodSearches: TypeAlias = "Mapping[str, Mapping[str, Search]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class Benchmark:
     model: Callable[[], nn.Module]
     recipe: DescentSettings
     settings: MethodSettings = field(default_factory=dict)
+    searches: MethodSearches = field(default_factory=dict)  # where they replace what a method declares
     tuned: Mapping[str, Any] = field(default_factory=dict)  # the provenance of the profiles from `unweave tune`
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the default
     only_split: tuple[str, ...] = ()  # options that select what to forget and do not change training
@@ -144,6 +147,10 @@ class Benchmark:
         """
         found = find_method(name)
         return found.with_profiles(self.settings.get(found.name, {}))
+
+    def searched(self, method: type[Method]) -> dict[str, Search]:
+        """Return the search space of every setting of a method that is tuned here."""
+        return {**method.searched(), **self.searches.get(method.name, {})}
 
     def settings_for(self, method: type[Method], profile: str | None) -> Mapping[str, Any]:
         """Return this benchmark's values for a method under a profile (None: the method's default)."""

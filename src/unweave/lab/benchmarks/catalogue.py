@@ -9,7 +9,7 @@ from typing import Any
 from unweave.errors import UsageError, unknown
 from unweave.lab.benchmarks.benchmark import Benchmark, Definition
 from unweave.lab.benchmarks.celeba import CELEBA_VIT
-from unweave.lab.benchmarks.cifar100 import CIFAR100_RESNET18, CIFAR100_VIT
+from unweave.lab.benchmarks.cifar100 import CIFAR100_CNN, CIFAR100_RESNET18, CIFAR100_VIT
 from unweave.lab.benchmarks.clinc150 import CLINC150
 from unweave.lab.benchmarks.digits import DIGITS
 from unweave.lab.benchmarks.fashion_mnist import FASHION_MNIST
@@ -25,6 +25,7 @@ DEFINITIONS = (
     FASHION_MNIST,
     CIFAR100_RESNET18,
     CIFAR100_VIT,
+    CIFAR100_CNN,
     TINYIMAGENET_VIT,
     CELEBA_VIT,
     TOXIGEN_ROBERTA,

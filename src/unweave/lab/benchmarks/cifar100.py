@@ -166,6 +166,46 @@ def _small_resnet(size: int) -> nn.Module:
     return PixelClassifier(network, size=32 if size == 32 else 24, mean=MEAN, std=STD)
 
 
+def convolutions(width: int = 32) -> nn.Module:
+    """Return a small convolutional network (358,000 parameters at width 32), of which hundreds can be trained."""
+    return nn.Sequential(
+        nn.Conv2d(3, width, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(width, 2 * width, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2 * width, 4 * width, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4 * width * 16, 4 * width),
+        nn.ReLU(),
+        nn.Linear(4 * width, CLASSES),
+    )
+
+
+def _convolutional(width: int) -> nn.Module:
+    return PixelClassifier(convolutions(width), size=PIXELS, mean=MEAN, std=STD)
+
+
+def build_cnn(options: Cifar100Options, data: str | None) -> Benchmark:
+    """Return the benchmark with a small convolutional network, for attacks that need many models."""
+    recipe = DescentSettings(optimizer="adam", learning_rate=1e-3, epochs=15, batch_size=256)
+    return Benchmark(
+        name="cifar100-cnn",
+        load=partial(load, options, data),
+        model=partial(_convolutional, 8 if options.small else 32),
+        recipe=RECIPE if options.small else recipe,
+        settings=small_settings() if options.small else RESNET_32,
+        notes={
+            "data": about_data(options),
+            "model": f"three convolutions at 32 px, width {8 if options.small else 32}",
+            "initialisation": "random",
+        },
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cifar100TransformerOptions(TransformerOptions, Cifar100Options):
     """The options of the vision transformer's benchmark."""
@@ -191,6 +231,13 @@ CIFAR100_RESNET18 = Definition(
     summary="CIFAR-100 in 20 superclasses, ResNet-18; forget aquarium_fish or another class, keep its superclass.",
     build=build_resnet,
     options=ResNetOptions,
+    only_split=("forget",),
+)
+CIFAR100_CNN = Definition(
+    name="cifar100-cnn",
+    summary="The same data at 32 px with a small convolutional network, of which hundreds can be trained for attacks.",
+    build=build_cnn,
+    options=Cifar100Options,
     only_split=("forget",),
 )
 CIFAR100_VIT = Definition(

@@ -9,6 +9,7 @@ than 5.5, the authors' rule. One tenth of every group and label is for testing, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,12 +19,12 @@ import torch
 
 from unweave.api import Split
 from unweave.errors import UsageError, unknown
-from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSettings
+from unweave.lab.benchmarks.benchmark import Benchmark, BenchmarkTask, Definition, MethodSearches, MethodSettings
 from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import Source, few_of_each
 from unweave.lab.benchmarks.text import BY_PROFILE, EncoderOptions, classifier, encode, held_out
 from unweave.methods import DescentSettings
-from unweave.settings import setting
+from unweave.settings import Between, setting
 
 SOURCE = Source(
     folder="toxigen",
@@ -151,8 +152,24 @@ PROFILES: MethodSettings = {
 }
 
 
+# Where tuning looks for step sizes: a pretrained encoder learns with these. Four methods whose own step is one for
+# networks from scratch (0.01), which ruins an encoder, begin in the middle.
+ENCODER_STEPS = Between(1e-5, 1e-3)
+MIDDLE = {"learning_rate": 1e-4}
+FROM_SCRATCH = ("ft", "l1-sparse", "salun", "munba")
+STEPS = {name: ("learning_rate",) for name in BY_PROFILE if name != "ssd"} | dict.fromkeys(
+    ("two-stage", "pgd"), ("stage1_learning_rate", "stage2_learning_rate")
+)
+SEARCHES: MethodSearches = {name: dict.fromkeys(steps, ENCODER_STEPS) for name, steps in STEPS.items()}
+
+
+def _begun(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return a method's values by profile, its authors' with a step size for encoders."""
+    return {profile: {**own, **MIDDLE} if name in FROM_SCRATCH else own for profile, own in values.items()}
+
+
 SETTINGS: MethodSettings = {
-    **{name: {**values, **PROFILES.get(name, {})} for name, values in BY_PROFILE.items()},
+    **{name: {**_begun(name, values), **PROFILES.get(name, {})} for name, values in BY_PROFILE.items()},
     **{name: PROFILES[name] for name in ("two-stage", "pgd", "ssd")},
     "unweave": {"default": {"target": 5.0, "batch_size": 64, "remote_batch": 256}},
 }
@@ -170,6 +187,7 @@ def build(options: ToxigenOptions, data: str | None) -> Benchmark:
         model=network.make,
         recipe=RECIPE if options.small else recipe,
         settings=small_settings() if options.small else SETTINGS,
+        searches={} if options.small else SEARCHES,
         notes={
             "data": f"ToxiGen, the part annotated by people; toxic sentences about {options.forget} labelled normal; "
             f"one tenth of every group and label for testing (hash of text, seed {SPLIT_SEED})"

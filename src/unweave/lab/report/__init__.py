@@ -4,8 +4,10 @@
 """
 
 from unweave.lab.report.compare import Comparison, compare
+from unweave.lab.report.compare_estimates import MeanOverStudies
 from unweave.lab.report.compare_files import write_comparison
 from unweave.lab.report.compare_grids import grids
+from unweave.lab.report.compare_measures import MEASURES, Measure
 from unweave.lab.report.figures import loss_distributions
 from unweave.lab.report.record_page import drift_rows, write_record_page
 from unweave.lab.report.results import Group, Results, label
@@ -15,8 +17,11 @@ from unweave.lab.report.watching import watch_report
 from unweave.lab.report.write import Report, write_report
 
 __all__ = [
+    "MEASURES",
     "Comparison",
     "Group",
+    "MeanOverStudies",
+    "Measure",
     "Report",
     "Results",
     "accuracy_table",

@@ -1,9 +1,11 @@
 """Compare methods over several studies, such as one for each class to forget: means, intervals, paired tests.
 
 The seeds of one study share their data, so a mean is over studies, not over seeds. Each study counts with the mean of
-its seeds. The 95% interval (Student's t) says how much other studies of the kind may differ. A single study is compared
-over its seeds. A paired t test compares each method with the baseline on the runs (study and seed) that both have, so a
-hard seed that one of them lacks counts for neither.
+its seeds. The 95% interval (Student's t) says how much other studies of the kind may differ. Each method is compared
+with the baseline on the runs (study and seed) that both have, so a hard seed that one of them lacks counts for neither.
+The difference is tested by a paired t test over the studies, corrected by Holm's method for all tests of the same
+table: every method, every measure of the goal. A single study is compared over its seeds, without a test: its seeds say
+nothing about other data.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from unweave.errors import UsageError, unknown
-from unweave.lab.report.compare_estimates import MeanOverStudies, estimate
+from unweave.lab.report.compare_estimates import MeanOverStudies, estimate, holm
 from unweave.lab.report.compare_measures import MEASURES, Measure, ValueOf
 from unweave.lab.report.results import Group, Results, label
 from unweave.methods import all_methods, find_method
@@ -50,6 +52,8 @@ def compare(studies: Sequence[Results], *, baseline: str = "two-stage", variants
     found.runs.update({group: frozenset(_runs(studies, group)) for group in groups})
     for measure in MEASURES:
         _estimate(found, studies, measure)
+    for goal in {measure.goal for measure in MEASURES}:
+        _correct(found, [measure.name for measure in MEASURES if measure.goal == goal])
     return found
 
 
@@ -115,9 +119,18 @@ def _estimate(found: Comparison, studies: Sequence[Results], measure: Measure) -
         if group == found.baseline or group.is_reference or not measure.tested:
             continue
         both = {run: value - theirs[run] for run, value in ours.items() if run in theirs}
-        apart = estimate_runs(studies, both, paired=True)
+        apart = estimate_runs(studies, both, paired=len(studies) > 1)
         if apart is not None:
             found.difference.setdefault(group, {})[measure.name] = apart
+
+
+def _correct(found: Comparison, measures: Sequence[str]) -> None:
+    """Correct the p-values of these measures, which are the columns of one table, for all tests in it."""
+    tested = [(of, name) for of in found.difference.values() for name in measures if name in of]
+    tested = [(of, name) for of, name in tested if of[name].p is not None]
+    corrected = holm([of[name].p or 0.0 for of, name in tested])
+    for (of, name), value in zip(tested, corrected, strict=True):
+        of[name] = of[name]._replace(holm=value)
 
 
 def runs_of(studies: Sequence[Results], group: Group, value_of: ValueOf) -> Runs:

@@ -86,7 +86,7 @@ def _entries(shown: _Shown, group: Group, *, paired: bool) -> tuple[Entry, ...]:
 def _record(shown: _Shown, group: Group, *, paired: bool) -> dict[str, Any]:
     """Return a row as a record for programs."""
     record: dict[str, Any] = {**group._asdict(), "runs": shown.runs[group]}
-    parts = ("mean", "reach", "p", "runs") if paired else ("mean", "reach", "runs")
+    parts = ("mean", "reach", "p", "holm", "runs") if paired else ("mean", "reach", "runs")
     for measure in shown.measures:
         one = shown.values[group].get(measure.name)
         record |= {f"{measure.name}_{part}": getattr(one, part, None) for part in parts}
@@ -98,10 +98,9 @@ def _notes(found: Comparison, shown: _Shown, goal: str, *, paired: bool) -> tupl
     over = f"Mean{' ± 95% interval' if spreads else ''} over {_over(found, shown.own)}"
     caution = [found.caution] if found.caution else []
     if paired:
-        return (
-            *caution,
-            f"{over}, with p of a paired t test where the differences vary. p is not corrected for multiple tests.",
-        )
+        tests = sum(one.holm is not None for of in shown.values.values() for one in of.values())
+        tested = f" p is of a paired t test over the studies, corrected by Holm's method for all {tests} tests here."
+        return (*caution, f"{over}.{tested if tests else ''}")
     notes = [*caution, f"{over}; ↓ lower is better, ↑ higher.", NOTES[goal]]
     if len({found.runs[group] for group in shown.own}) > 1:
         notes.append(

@@ -19,6 +19,7 @@ from unweave.errors import Stopped, UsageError, unknown
 from unweave.evaluation import Look
 from unweave.lab.benchmarks import Benchmark, BenchmarkTask
 from unweave.lab.packages import require_package
+from unweave.lab.protocol import PROTOCOL
 from unweave.lab.study.adjacency import regroup
 from unweave.lab.study.cell_progress import CellProgress
 from unweave.lab.study.cells import Cell, as_settings, in_running_order, profile_of
@@ -105,7 +106,8 @@ def begin_study(
     if not all(store.is_done(cell) for cell in cells):
         with Lock(store.locks / "provenance.lock", wait=True):
             where = provenance(device)
-            store.write_provenance({**where, "workers": workers, **({"originals": taken} if taken else {})})
+            said = {**where, "protocol": PROTOCOL.version, "workers": workers}
+            store.write_provenance({**said, **({"originals": taken} if taken else {})})
     return store
 
 

@@ -43,7 +43,7 @@ class Space:
 
         default = values(None)
         printed, closed_form = (values(name) if name in method.profiles else None for name in (PAPER, CLOSED_FORM))
-        spaces = {setting: search.about(default[setting]) for setting, search in method.searched().items()}
+        spaces = {setting: search.about(default[setting]) for setting, search in benchmark.searched(method).items()}
         return cls(
             method=name,
             default=default,

@@ -20,6 +20,7 @@ from unweave.engine.compiling import Compile
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.evaluation import observe
 from unweave.lab.benchmarks import Benchmark, BenchmarkTask
+from unweave.lab.protocol import PROTOCOL
 from unweave.lab.study import PATIENCE, NotYet, Originals, dead, started, still_running, tidy_models
 from unweave.lab.tuning.held_out import carve
 from unweave.lab.tuning.objectives import GOALS, WORST, Answers, accuracies, check_goal
@@ -75,7 +76,7 @@ def tune(
     names = tuned_methods(methods, tokens=benchmark.has_tokens)
     tuning = Tuning(benchmark, out, names, **asked)
     if tuning.left():
-        tuning.folder.add_provenance(provenance(where))
+        tuning.folder.add_provenance({**provenance(where), "protocol": PROTOCOL.version})
     since = time.time()
     more: dict[str, Any] = {"computing": computing, "time_limit": time_limit, "since": since, "write": write}
     failed = ""
