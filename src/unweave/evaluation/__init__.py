@@ -38,6 +38,7 @@ from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
+from unweave.evaluation.votes import forecast, forecast_share
 
 __all__ = [
     "FEWEST",
@@ -71,6 +72,8 @@ __all__ = [
     "entanglement",
     "evaluate",
     "features",
+    "forecast",
+    "forecast_share",
     "forgetting_bound",
     "inspected",
     "load_answers",
