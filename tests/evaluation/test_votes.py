@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from unweave.data import Samples
-from unweave.evaluation import forecast, forecast_share
+from unweave.evaluation import votes_by, votes_in
 
 FORGET, KEPT = torch.arange(10), torch.arange(10, 50)
 LABELS = torch.cat([torch.ones(10), torch.zeros(20), torch.ones(20)]).long()
@@ -19,7 +19,7 @@ def depth(forget_at, apart):
 
 
 def share(*layers):
-    return forecast(list(layers), FORGET, KEPT, LABELS, k=5)
+    return votes_by(list(layers), FORGET, KEPT, LABELS, k=5).forecast
 
 
 def test_the_first_depth_at_which_kept_data_is_as_known_as_in_the_end_counts():
@@ -34,7 +34,8 @@ def test_the_first_depth_at_which_kept_data_is_as_known_as_in_the_end_counts():
 def test_duplicates_of_kept_samples_and_tiny_data_have_a_forecast():
     same = torch.zeros(50, 2)
     assert 0 <= share(same, same) <= 1
-    assert forecast([torch.zeros(2, 1)] * 2, torch.tensor([0]), torch.tensor([1]), torch.tensor([3, 3]), k=20) == 1.0
+    tiny = votes_by([torch.zeros(2, 1)] * 2, torch.tensor([0]), torch.tensor([1]), torch.tensor([3, 3]), k=20)
+    assert tiny.forecast == 1.0
 
 
 def test_only_so_many_samples_are_run(monkeypatch):
@@ -48,5 +49,5 @@ def test_only_so_many_samples_are_run(monkeypatch):
             return super().forward(inputs)
 
     samples = Samples((depth(4.0, 4.0), LABELS))
-    assert forecast_share(Spy(1, 2), samples, FORGET, KEPT, LABELS, k=5, device="cpu") == 1.0
+    assert votes_in(Spy(1, 2), samples, FORGET, KEPT, LABELS, k=5, device="cpu").forecast == 1.0
     assert max(seen) == 25

@@ -24,9 +24,9 @@ from unweave.evaluation import (
     Inspection,
     entanglement,
     features,
-    forecast,
-    forecast_share,
     inspected,
+    votes_by,
+    votes_in,
 )
 
 RULES = ("named", "fixed")
@@ -193,10 +193,10 @@ class Split(Partition):
         known = self._entanglement(found, k=k, groups=groups, names=names)
         forget, kept, labels = self.rows("forget"), self.rows(*RETAINED), self.samples.labels()
         if features is None and model is not None:
-            still = forecast_share(model, self.samples, forget, kept, labels, k=known.k, device=device)
+            voted = votes_in(model, self.samples, forget, kept, labels, k=known.k, device=device)
         else:
-            still = forecast([found], forget, kept, labels, k=known.k)
-        return inspected(self, found, known, still=still)
+            voted = votes_by([found], forget, kept, labels, k=known.k)
+        return inspected(self, found, known, voted)
 
     def _entanglement(
         self, found: Tensor, *, k: int, groups: Indices | None, names: Sequence[str] | None

@@ -38,7 +38,7 @@ from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, log_likelihood_ratio
-from unweave.evaluation.votes import forecast, forecast_share
+from unweave.evaluation.votes import votes_by, votes_in
 
 __all__ = [
     "FEWEST",
@@ -72,8 +72,6 @@ __all__ = [
     "entanglement",
     "evaluate",
     "features",
-    "forecast",
-    "forecast_share",
     "forgetting_bound",
     "inspected",
     "load_answers",
@@ -91,5 +89,7 @@ __all__ = [
     "score_answers",
     "shortfall_bound",
     "tug_of_war",
+    "votes_by",
+    "votes_in",
     "write_logs",
 ]

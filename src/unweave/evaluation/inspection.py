@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unweave.data import RETAINED, Partition, as_groups, nearest
 from unweave.evaluation.entanglement import Entanglement
+from unweave.evaluation.votes import Votes
 
 MOSTLY = 0.5  # from this share on, "erase" demands more than retraining achieves
 OFTEN = 2.0  # a group that is this many times as frequent among the neighbours as in the data is at risk
@@ -33,6 +34,7 @@ class Inspection:
         advice: Advice, in sentences.
         at_risk: The retained groups that will probably lose accuracy if the forget set is erased, and about how much,
             in words. This is an estimate from their share of the neighbours; it is not calibrated.
+        votes: What the forecast rests on: votes at several depths of the model.
 
     >>> mixed = Entanglement(k=20, score=0.3, per_sample=torch.tensor([0.3]), groups=[])
     >>> print(Inspection({"forget": 1, "adjacent": 9}, mixed, 0.25, ()))
@@ -46,6 +48,7 @@ class Inspection:
     still_recognised: float
     advice: tuple[str, ...]
     at_risk: tuple[str, ...] = ()
+    votes: Votes | None = None
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{count} {name}" for name, count in self.sizes.items())
@@ -69,18 +72,19 @@ class Inspection:
         }
 
 
-def inspected(split: Partition, features: Tensor, entanglement: Entanglement, *, still: float) -> Inspection:
-    """Return the inspection of a split from the features of its whole data set, and from the forecast."""
+def inspected(split: Partition, features: Tensor, entanglement: Entanglement, voted: Votes) -> Inspection:
+    """Return the inspection of a split from the features of its whole data set, and from its neighbours' votes."""
     kept, forget = split.rows(*RETAINED), torch.from_numpy(split.forget)
     labels = as_groups(split.samples.labels())
     around = _neighbours(features, forget, kept, entanglement.k)
+    still = voted.forecast
     groups = _groups_at_risk(entanglement)
     covered = float(torch.isin(around, torch.from_numpy(split.adjacent)).double().mean())
     advice = [_goal_advice(still, spread=_is_spread(labels[forget])), _adjacent_advice(groups, covered)]
     if len(split.adjacent) < FEW_ADJACENT:
         advice.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
     sizes = {name: len(split[name]) for name in split.names}
-    return Inspection(sizes, entanglement, still, tuple(filter(None, advice)), _risk_in_words(groups))
+    return Inspection(sizes, entanglement, still, tuple(filter(None, advice)), _risk_in_words(groups), voted)
 
 
 def _neighbours(features: Tensor, forget: Tensor, kept: Tensor, k: int) -> Tensor:

@@ -12,7 +12,7 @@ from unweave.data import RETAINED, Partition
 from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
 from unweave.evaluation.scores import Scores
-from unweave.evaluation.votes import forecast_share
+from unweave.evaluation.votes import votes_in
 
 NEIGHBOURS = 20  # retained samples that vote for each forget sample
 MOST = 20_000  # samples of the training data for which a forecast costs little beside the scores
@@ -86,7 +86,7 @@ def _forecast(scores: Scores, original: nn.Module, split: Partition, compute: Co
     found = torch.cat([parts[name].labels for name in subsets if len(parts[name])]).cpu()
     labels = found.new_zeros((len(split.samples), *found.shape[1:]))
     labels[torch.cat([split.rows(name) for name in subsets])] = found
-    return forecast_share(
+    voted = votes_in(
         original,
         split.samples,
         split.rows("forget"),
@@ -96,3 +96,4 @@ def _forecast(scores: Scores, original: nn.Module, split: Partition, compute: Co
         device=compute.device,
         precision=compute.precision,
     )
+    return voted.forecast

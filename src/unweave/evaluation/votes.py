@@ -12,6 +12,7 @@ its smallest and its largest value is the one whose votes count (``docs/stranger
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,7 +30,24 @@ JUDGED = 1_000  # retained samples that neighbours vote for, at most
 NOISE = 0.01  # of a share of so many
 
 
-def forecast_share(
+@dataclass(frozen=True)
+class Votes:
+    """Shares of samples whose label wins the vote of their neighbours, at several depths from input to outputs.
+
+    >>> Votes(kept=(0.5, 0.7, 0.9), forget=(0.1, 0.3, 0.8)).forecast
+    0.29
+    """
+
+    kept: tuple[float, ...]
+    forget: tuple[float, ...]
+
+    @property
+    def forecast(self) -> float:
+        """The forget samples' share where that of the kept ones is half-way between its smallest and its largest."""
+        return round(_at(self.kept, (min(self.kept) + max(self.kept)) / 2 - NOISE, self.forget), 4)
+
+
+def votes_in(
     model: nn.Module,
     samples: Samples,
     forget: Tensor,
@@ -39,8 +57,8 @@ def forecast_share(
     k: int,
     device: str | torch.device | None = None,
     precision: Precision = "auto",
-) -> float:
-    """Return the share of the forget samples that a model trained on the kept ones would probably recognise.
+) -> Votes:
+    """Return the votes in the features of a model, whose forecast is what a model trained on kept data recognises.
 
     ``labels`` has one for every sample. It takes one forward pass over at most 12,000 samples.
     """
@@ -50,26 +68,22 @@ def forecast_share(
     layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
     layers = layers or [features(model, samples, rows, **where)]
     places = torch.arange(len(rows))
-    return forecast(layers, places[: len(forget)], places[len(forget) :], labels[rows], k=k)
+    return votes_by(layers, places[: len(forget)], places[len(forget) :], labels[rows], k=k)
 
 
-def forecast(layers: Sequence[Tensor], forget: Tensor, kept: Tensor, labels: Tensor, *, k: int) -> float:
-    """Return the share of the forget samples whose label wins the vote of the k nearest retained samples.
-
-    Several ``layers`` of features, from the input to the outputs, give a vote each. The one that counts is that at
-    which the retained samples' share is half-way between its smallest and its largest value.
+def votes_by(layers: Sequence[Tensor], forget: Tensor, kept: Tensor, labels: Tensor, *, k: int) -> Votes:
+    """Return the votes of the k nearest retained samples, in each of several ``layers`` of features.
 
     >>> features = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     >>> labels = torch.tensor([0, 0, 0, 1])
-    >>> forecast([features], torch.tensor([0, 2]), torch.tensor([1, 3]), labels, k=1)
+    >>> votes_by([features], torch.tensor([0, 2]), torch.tensor([1, 3]), labels, k=1).forecast
     0.5
     """
     labels, judged = as_groups(labels), evenly(kept, JUDGED)
-    gone = [_outvoted(layer, forget, kept, labels, k) for layer in layers]
-    if len(layers) == 1 or len(kept) < 2:
-        return gone[-1]
-    known = [_outvoted(layer, judged, kept, labels, k) for layer in layers]
-    return _at(known, (min(known) + max(known)) / 2 - NOISE, gone)
+    return Votes(
+        kept=tuple(_outvoted(layer, judged, kept, labels, k) for layer in layers),
+        forget=tuple(_outvoted(layer, forget, kept, labels, k) for layer in layers),
+    )
 
 
 def _at(known: Sequence[float], level: float, values: Sequence[float]) -> float:
@@ -92,7 +106,7 @@ def evenly(rows: Tensor, most: int) -> Tensor:
 
 def _outvoted(features: Tensor, rows: Tensor, kept: Tensor, labels: Tensor, k: int) -> float:
     """Return the share of the rows whose label is the most frequent of their k nearest other retained samples."""
-    among = bool(torch.isin(rows, kept).any())
+    among = bool(torch.isin(rows, kept).any()) and len(kept) > 1
     around = kept[nearest(features[rows], features[kept], min(k + among, len(kept)))[1]]
     if among:
         own = around == rows[:, None]
