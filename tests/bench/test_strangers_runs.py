@@ -12,6 +12,7 @@ import torch
 from bench.strangers import marks, tasks
 from bench.strangers.__main__ import main
 from bench.strangers.data import Data, Part
+from bench.strangers.halves import halves_of_test
 from bench.strangers.originals import Case
 from bench.strangers.summary import table, totals
 from bench.strangers.training import Recipe
@@ -74,6 +75,29 @@ def test_forecasts_are_compared_with_retrained_models(tiny, capsys):
     assert [row["seed"] for row in rows] == [0, 1]
     mean = sum(abs(row["forecast"] - row["retrained"]) for row in rows) / 2
     assert f"mean error {mean:.1%}" in capsys.readouterr().out
+
+
+def test_the_goal_retrain_is_compared_with_retrained_models(tiny, monkeypatch, capsys):
+    small = dataclasses.replace(tasks.TASKS[NAME], mark=marks.some(20))
+    monkeypatch.setitem(tasks.TASKS, NAME, small)
+    monkeypatch.setattr(type(small), "request", "random 20")
+    assert main(["unseen", NAME, "--seeds", "2", "--cache", str(tiny)]) == 0
+    rows = [json.loads(line) for line in (tiny / "unseen.jsonl").read_text().splitlines()]
+    assert [(row["seed"], row["aim"]) for row in rows[:3]] == [
+        (0, "original"),
+        (0, "held-out data"),
+        (0, "a list of its losses"),
+    ]
+    assert len(rows) == 6
+    assert rows[0]["share"] == 0
+    assert all(row["losses retrained"] == rows[0]["losses retrained"] >= 0 for row in rows)
+
+
+def test_the_halves_of_the_test_data_are_about_equal_and_share_nothing():
+    first, second = halves_of_test(1000)
+    assert len({*first, *second}) == 1000
+    assert 450 < len(first) < 550
+    assert halves_of_test(10)[0].tolist() == [place for place in first if place < 10]
 
 
 def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):
