@@ -5,6 +5,8 @@
     python -m bench.strangers try [TASK …] --method unweave --set epochs=12
     python -m bench.strangers table
     python -m bench.strangers forecast
+    python -m bench.strangers unseen
+    python -m bench.strangers oracle TASK --methods adaptive,unweave --trials 30
 
 Tasks are names, or none for all of the development half. `docs/protocol.md` says what may be tried on which.
 """
@@ -21,14 +23,18 @@ from typing import Any
 
 import torch
 
+from bench.strangers.catalogue import REQUESTS
 from bench.strangers.looks import require_look
+from bench.strangers.oracle import TRIALS, search, summary
 from bench.strangers.originals import Case, cache_folder
 from bench.strangers.summary import HEADER, line_of, table
 from bench.strangers.tasks import TASKS, Stranger, find_task
 from bench.strangers.tries import attempt, foretold
+from bench.strangers.unseen import as_unseen
 from unweave.errors import RunError, UsageError
 from unweave.storage import provenance
 
+APART = ("rmia", "losses", "predictions")
 DEFAULTS = {"command": "try", "method": None, "settings": {}}
 
 
@@ -83,6 +89,53 @@ def compare_forecasts(chosen: argparse.Namespace) -> None:
     print(f"mean error {sum(errors) / len(errors):.1%}, largest {max(errors):.1%}, over {len(errors)} cells")
 
 
+def aim_at_unseen(chosen: argparse.Namespace) -> None:
+    """Aim at losses of unseen data where single samples are to go, and append how near that is to retrained models."""
+    file = Path(chosen.out) if chosen.out else cache_folder(chosen.cache) / "unseen.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    chosen.tasks = chosen.tasks or [name for name, request in REQUESTS.items() if request.startswith("random")]
+    chosen.tasks = [name for name in chosen.tasks if chosen.look or find_task(name).half == "development"]
+    by_task: dict[str, list[Case]] = {}
+    for case in _cases(chosen, {"command": "unseen"}):
+        by_task.setdefault(case.task.name, []).append(case)
+    print(f"{'task':<26}seed  aim                     RMIA (retrained)  losses apart  predictions apart  cost")
+    for cases in by_task.values():
+        retrained = [case.retrained.model for case in cases]
+        for case in cases:
+            for row in as_unseen(case, retrained):
+                near = "".join(f"{row[name]:>9.3f} ({row[f'{name} retrained']:.3f})" for name in APART)
+                print(f"{row['task']:<26}{row['seed']:>4}  {row['aim']:<22}{near}{row['share']:>7.2f}", flush=True)
+                with file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(row) + "\n")
+
+
+def find_oracle(chosen: argparse.Namespace) -> None:
+    """Tune methods on tasks, compare the defaults with the best trial, and append every trial to a file."""
+    file = Path(chosen.out) if chosen.out else cache_folder(chosen.cache) / "oracle.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    by_task: dict[str, list[Case]] = {}
+    for case in _cases(chosen, DEFAULTS):  # it belongs to the look at the defaults
+        by_task.setdefault(case.task.name, []).append(case)
+
+    def keep(row: dict[str, Any]) -> None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+    every = []
+    for name, cases in by_task.items():
+        regrets = search(cases, chosen.methods.split(","), chosen.trials, known, keep)
+        every += regrets
+        if not regrets:
+            print(f"{name:<26}no valid trial")
+        for row in regrets:
+            how = " ".join(f"{key}={value}" for key, value in row["settings"].items()) or "its default"
+            lacks = f"{row['adjacent']:>6.1f}{row['remote']:>6.1f}"
+            print(f"{name:<26}{row['seed']:>3}  regret {lacks}  {row['method']} {how}")
+    if every:
+        print(summary(every))
+
+
 def show_table(chosen: argparse.Namespace) -> None:
     """Print tables of what was tried."""
     file = _tries(chosen)
@@ -124,20 +177,24 @@ def _parser() -> argparse.ArgumentParser:
         ("try", try_method),
         ("table", show_table),
         ("forecast", compare_forecasts),
+        ("unseen", aim_at_unseen),
+        ("oracle", find_oracle),
     ):
         command = commands.add_parser(name, help=(work.__doc__ or "").splitlines()[0])
         command.set_defaults(work=work)
         command.add_argument("--cache", help="folder of trained models (or UNWEAVE_STRANGERS)")
-        if name in ("train", "try", "forecast"):
+        if name in ("train", "try", "forecast", "unseen", "oracle"):
             command.add_argument("tasks", nargs="*", help="names; none: all of the development half")
             command.add_argument("--half", choices=("development", "judgement"), help="all tasks of a half")
             command.add_argument("--seeds", type=_seeds, default=range(3), help="a number, or seeds such as 0,2")
             command.add_argument("--data", default=os.environ.get("UNWEAVE_DATA"), help="folder of data sets")
             command.add_argument("--look", help="why the judgement half is looked at; two looks at most")
-        if name in ("try", "table", "forecast"):
+        if name in ("try", "table", "forecast", "unseen", "oracle"):
             command.add_argument("--out", help="file of rows; CACHE/tries.jsonl if not given")
             command.add_argument("--tag", help="a word that tells these tries from others")
     commands.choices["train"].add_argument("--original-only", action="store_true", help="no retrained models")
+    commands.choices["oracle"].add_argument("--methods", default="adaptive,unweave", help="to tune, with commas")
+    commands.choices["oracle"].add_argument("--trials", type=int, default=TRIALS, help="of each method")
     commands.choices["try"].add_argument("--method", help="as for unlearn; none: its default")
     commands.choices["try"].add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     return parser

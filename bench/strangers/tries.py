@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -53,11 +54,13 @@ def attempt(case: Case, method: str | None, settings: Mapping[str, Any]) -> dict
 def foretold(case: Case) -> dict[str, Any]:
     """Return what `inspect` forecasts of a case, and what a model that never saw the forget data recognises of it."""
     known, _ = look(case.retrained.model, case.data.train)
+    inspection = case.train.inspect(case.original.model, device="cpu")
     return {
         "task": case.task.name,
         "request": case.task.request,
         "seed": case.seed,
-        "forecast": case.train.inspect(case.original.model, device="cpu").still_recognised,
+        "forecast": inspection.still_recognised,
+        "votes": asdict(inspection.votes) if inspection.votes else None,
         "retrained": known[torch.from_numpy(case.train.forget)].double().mean().item(),
     }
 

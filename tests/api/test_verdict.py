@@ -162,10 +162,10 @@ def test_a_forecast_that_cannot_be_made_says_why(case):
     class Headless(nn.Module):
         def __init__(self):
             super().__init__()
-            self.weight = nn.Parameter(torch.ones(2, 3))
+            self.weight, self.rest = nn.Parameter(torch.ones(2, 3)), nn.Identity()
 
         def forward(self, inputs):
-            return inputs @ self.weight
+            return self.rest(inputs @ self.weight)
 
     result = uw.unlearn(Headless(), split, "ga", epochs=1, guard=None, compute=CPU)
     assert result.verdict.never_seen.share is None

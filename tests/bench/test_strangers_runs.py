@@ -9,9 +9,10 @@ import bench.strangers.looks as looks
 import numpy as np
 import pytest
 import torch
-from bench.strangers import marks, tasks
+from bench.strangers import marks, oracle, tasks
 from bench.strangers.__main__ import main
 from bench.strangers.data import Data, Part
+from bench.strangers.halves import halves_of_test
 from bench.strangers.originals import Case
 from bench.strangers.summary import table, totals
 from bench.strangers.training import Recipe
@@ -74,6 +75,65 @@ def test_forecasts_are_compared_with_retrained_models(tiny, capsys):
     assert [row["seed"] for row in rows] == [0, 1]
     mean = sum(abs(row["forecast"] - row["retrained"]) for row in rows) / 2
     assert f"mean error {mean:.1%}" in capsys.readouterr().out
+
+
+def test_the_goal_retrain_is_compared_with_retrained_models(tiny, monkeypatch, capsys):
+    small = dataclasses.replace(tasks.TASKS[NAME], mark=marks.some(20))
+    monkeypatch.setitem(tasks.TASKS, NAME, small)
+    monkeypatch.setattr(type(small), "request", "random 20")
+    assert main(["unseen", NAME, "--seeds", "2", "--cache", str(tiny)]) == 0
+    rows = [json.loads(line) for line in (tiny / "unseen.jsonl").read_text().splitlines()]
+    assert [(row["seed"], row["aim"]) for row in rows[:3]] == [
+        (0, "original"),
+        (0, "held-out data"),
+        (0, "a list of its losses"),
+    ]
+    assert len(rows) == 6
+    assert rows[0]["share"] == 0
+    assert all(row["losses retrained"] == rows[0]["losses retrained"] >= 0 for row in rows)
+
+
+def test_the_halves_of_the_test_data_are_about_equal_and_share_nothing():
+    first, second = halves_of_test(1000)
+    assert len({*first, *second}) == 1000
+    assert 450 < len(first) < 550
+    assert halves_of_test(10)[0].tolist() == [place for place in first if place < 10]
+
+
+def test_the_oracle_is_chosen_on_one_half_and_judged_on_the_other(tiny, capsys):
+    command = ["oracle", NAME, "--seeds", "2", "--trials", "2", "--methods", "adaptive,ft", "--cache", str(tiny)]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    rows = [json.loads(line) for line in (tiny / "oracle.jsonl").read_text().splitlines()]
+    tuned = [row for row in rows if row["method"]]
+    assert {(row["method"], row["number"]) for row in tuned if row["seed"] == 0} == {
+        (method, number) for method in ("adaptive", "ft") for number in range(2)
+    }
+    assert not any(row["valid"] for row in tuned if row["method"] == "ft"), "fine-tuning does not forget"
+    best = oracle.best_of(row for row in rows if row["seed"] == 0 and row["method"])
+    assert best["method"] == "adaptive"
+    default = next(row for row in rows if row["method"] is None and row["seed"] == 0)
+    lacks = 100 * (best["second adjacent"] - default["second adjacent"])
+    assert f"{NAME:<26}  0  regret {lacks:>6.1f}" in shown
+    assert "regret over 2 cells" in shown
+    assert main(command) == 0
+    assert len((tiny / "oracle.jsonl").read_text().splitlines()) == len(rows), "nothing is run twice"
+
+
+def test_a_trial_that_recognises_more_unseen_data_than_a_retrained_model_is_not_valid():
+    row, retrained = {"train forget": 0.0, "test forget": 0.4}, {"test forget": 0.3}
+    assert not oracle.is_valid(row, retrained)
+    assert oracle.is_valid(row | {"test forget": 0.34}, retrained)
+    assert oracle.is_valid(row | {"test forget": None}, retrained), "random samples have no counterpart in test data"
+    assert not oracle.is_valid(row | {"test forget": 0.2, "train forget": 0.02}, retrained)
+
+
+def test_trials_are_the_same_each_time_and_lie_in_their_space():
+    some = [oracle.drawn("adaptive", number) for number in range(20)]
+    assert some == [oracle.drawn("adaptive", number) for number in range(20)]
+    assert some[0] == {}
+    assert all(0.006 <= one["learning_rate"] <= 0.6 for one in some[1:])
+    assert {one["margin"] for one in some[1:]} == {0.5, 1.0, 2.0, 4.0}
 
 
 def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):

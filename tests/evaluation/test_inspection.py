@@ -74,3 +74,45 @@ def test_neighbours_that_are_not_adjacent_are_advised_as_adjacent_data():
     assert any("Add the neighbours in near" in words for words in missed.advice)
     chosen = look(features, labels, gone, (of == 1).nonzero()[:, 0], groups=of, names=names)
     assert not any("Add the neighbours" in words for words in chosen.advice)
+
+
+def test_a_memorised_label_does_not_vote_for_itself():
+    torch.manual_seed(0)
+    inputs, labels, _ = clouds([200, 200, 200], [0, 1, 2])
+    gone = torch.arange(0, 600, 30)
+    labels = labels.clone()
+    labels[gone] = (labels[gone] + 1) % 3
+    model = torch.nn.Sequential(torch.nn.Linear(1, 3), torch.nn.Linear(3, 3))
+    memory = Memory(inputs[gone], labels[gone], model)
+    fit(model, inputs, labels)
+    split = uw.Split((inputs, labels), gone, range(1, 600, 3))
+    by_head = split.inspect(features=memory.told(inputs), k=10).still_recognised
+    assert by_head == 1.0, "the last features agree with the labels"
+    assert split.inspect(memory, k=10, device="cpu").still_recognised < 0.3
+
+
+class Memory(torch.nn.Module):
+    """A model that says what it was told of some samples, and otherwise what another model says."""
+
+    def __init__(self, samples, labels, model):
+        super().__init__()
+        self.samples, self.labels, self.model = samples, labels, model
+        self.head = torch.nn.Linear(3, 3, bias=False)
+        torch.nn.init.eye_(self.head.weight)
+
+    def told(self, inputs):
+        outputs = 10 * torch.nn.functional.one_hot(self.model(inputs).argmax(1), 3).float()
+        known = (inputs[:, None] == self.samples[None]).all(-1)
+        mine = 10 * torch.nn.functional.one_hot(self.labels[known.long().argmax(1)], 3).float()
+        return torch.where(known.any(1, keepdim=True), mine, outputs)
+
+    def forward(self, inputs):
+        return self.head(self.told(inputs))
+
+
+def fit(model, inputs, labels):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(100):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()

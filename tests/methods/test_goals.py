@@ -213,13 +213,47 @@ def test_to_measure_the_reference_moves_no_statistics(problem, kind):
     assert normalised.training
 
 
-def test_held_out_data_gives_the_originals_losses_on_its_adjacent_samples(problem):
+def test_with_held_out_data_a_forget_sample_aims_at_the_unseen_loss_of_its_own_rank(problem):
     model, split = problem
-    inputs, labels = torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3
-    held_out = Split((inputs, labels), forget=[0], adjacent=[4, 5, 6], remote=[7])
+    kept = torch.from_numpy(split.rows("adjacent", "remote").numpy())
+    inputs, labels = split.samples.dataset.data
+    draw = torch.Generator().manual_seed(0)
+    unseen = (torch.randn(300, 5, dtype=torch.float64, generator=draw), torch.arange(300) % 3)
+    held_out = Split(unseen, forget=[0], adjacent=range(10, 300), remote=[7])
     bench = bench_of(model, split)
+    found = reference_losses(held_out, bench, bench.batches("forget", size=8))
+    trained = nn.functional.cross_entropy(model(inputs[kept]), labels[kept], reduction="none").detach()
+    theirs = nn.functional.cross_entropy(model(unseen[0][10:]), unseen[1][10:], reduction="none").detach()
+    ranks = (trained[None] < forget_losses(model, split).detach()[:, None]).double().mean(1)
+    torch.testing.assert_close(found, theirs.quantile(ranks))
+    same_data = Split(split.samples, forget=split.forget, adjacent=kept.tolist(), allow_empty=True)
+    assert reference_losses(same_data, bench, bench.batches("forget", size=8)).shape == (8,)
+
+
+def test_held_out_data_of_labels_that_are_not_kept_gives_its_losses_as_they_are(problem):
+    model, split = problem
+    inputs, labels = torch.randn(9, 5, dtype=torch.float64), torch.full((9,), 2)
+    kept = split.rows("adjacent", "remote")
+    own = split.samples.labels()
+    some = kept[own[kept] != 2]
+    forget = [int(row) for row in split.rows("forget")]
+    smaller = Split(split.samples, forget, some[:4].tolist(), some[4:].tolist())
+    held_out = Split((inputs, labels), forget=[0], adjacent=[4, 5, 6], remote=[7])
+    bench = bench_of(model, smaller)
     expected = nn.functional.cross_entropy(model(inputs[4:7]), labels[4:7], reduction="none")
     torch.testing.assert_close(reference_losses(held_out, bench, bench.batches("forget", size=8)), expected.detach())
+
+
+def test_a_run_that_aims_at_held_out_data_ends_where_there_is_nothing_to_do(problem):
+    model, split = problem
+    draw = torch.Generator().manual_seed(0)
+    unseen = (torch.randn(300, 5, dtype=torch.float64, generator=draw), torch.arange(300) % 3)
+    held_out = Split(unseen, [], range(300), [], allow_empty=True)
+    chosen = {"goal": "retrain", "guard": None, "compute": Compute("cpu"), "epochs": 30}
+    needless = unlearn(model, split, "unweave", reference=held_out, budget=0.9, **chosen)
+    assert len(needless.history.rows) == 1
+    needed = unlearn(model, split, "unweave", reference=held_out, budget=1e-6, **chosen)
+    assert len(needed.history.rows) > 10
 
 
 def test_what_a_brief_training_cost_is_counted(problem):

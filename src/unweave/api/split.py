@@ -16,9 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Collate, Indices, Partition, Samples, adjacency_scores, as_groups, positions_of
+from unweave.data import RETAINED, Collate, Indices, Partition, Samples, adjacency_scores, as_groups, positions_of
 from unweave.errors import RunWarning, UsageError, as_number, as_whole, require_type, short, unknown
-from unweave.evaluation import FEW_ADJACENT, Entanglement, Inspection, entanglement, features, inspected
+from unweave.evaluation import (
+    FEW_ADJACENT,
+    Entanglement,
+    Inspection,
+    entanglement,
+    features,
+    inspected,
+    votes_by,
+    votes_in,
+)
 
 RULES = ("named", "fixed")
 
@@ -165,7 +174,8 @@ class Split(Partition):
             k: How many neighbours of each forget sample to look at.
             groups: A group for every sample of the data set, such as its fine class. None: its training label.
             names: Names of groups that are numbers.
-            features: Features of every sample, instead of the model's.
+            features: Features of every sample, instead of the model's. The forecast then rests on them alone, and is
+                too high where a model has learned labels that its data does not explain.
             device: Where to compute. None: the best there is.
 
         Returns:
@@ -180,7 +190,13 @@ class Split(Partition):
         (1.0, 1.0)
         """
         found = _features(model, self.samples, features, device)
-        return inspected(self, found, self._entanglement(found, k=k, groups=groups, names=names))
+        known = self._entanglement(found, k=k, groups=groups, names=names)
+        forget, kept, labels = self.rows("forget"), self.rows(*RETAINED), self.samples.labels()
+        if features is None and model is not None:
+            voted = votes_in(model, self.samples, forget, kept, labels, k=known.k, device=device)
+        else:
+            voted = votes_by([found], forget, kept, labels, k=known.k)
+        return inspected(self, found, known, voted)
 
     def _entanglement(
         self, found: Tensor, *, k: int, groups: Indices | None, names: Sequence[str] | None

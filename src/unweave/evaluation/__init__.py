@@ -38,6 +38,7 @@ from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, left_out_ratios, log_likelihood_ratio, told_right
+from unweave.evaluation.votes import votes_by, votes_in
 
 __all__ = [
     "FEWEST",
@@ -91,5 +92,7 @@ __all__ = [
     "shortfall_bound",
     "told_right",
     "tug_of_war",
+    "votes_by",
+    "votes_in",
     "write_logs",
 ]

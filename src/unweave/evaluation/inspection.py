@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unweave.data import RETAINED, Partition, as_groups, nearest
 from unweave.evaluation.entanglement import Entanglement
+from unweave.evaluation.votes import Votes
 
 MOSTLY = 0.5  # from this share on, "erase" demands more than retraining achieves
 OFTEN = 2.0  # a group that is this many times as frequent among the neighbours as in the data is at risk
@@ -28,10 +29,12 @@ class Inspection:
         sizes: Samples of each subset.
         entanglement: How strongly the forget set mixes with retained data, and which groups are at risk.
         still_recognised: The share of the forget samples that a model trained without them would probably recognise.
-            This is an estimate: it counts samples whose label wins the vote of the nearest retained samples.
+            This is an estimate: samples whose label wins the vote of the nearest retained samples, at the depth of
+            the model that says most about unseen data. docs/strangers.md has its error.
         advice: Advice, in sentences.
         at_risk: The retained groups that will probably lose accuracy if the forget set is erased, and about how much,
             in words. This is an estimate from their share of the neighbours; it is not calibrated.
+        votes: What the forecast rests on: votes at several depths of the model.
 
     >>> mixed = Entanglement(k=20, score=0.3, per_sample=torch.tensor([0.3]), groups=[])
     >>> print(Inspection({"forget": 1, "adjacent": 9}, mixed, 0.25, ()))
@@ -45,6 +48,7 @@ class Inspection:
     still_recognised: float
     advice: tuple[str, ...]
     at_risk: tuple[str, ...] = ()
+    votes: Votes | None = None
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{count} {name}" for name, count in self.sizes.items())
@@ -68,40 +72,24 @@ class Inspection:
         }
 
 
-def inspected(split: Partition, features: Tensor, entanglement: Entanglement) -> Inspection:
-    """Return the inspection of a split from the features of its whole data set."""
+def inspected(split: Partition, features: Tensor, entanglement: Entanglement, voted: Votes) -> Inspection:
+    """Return the inspection of a split from the features of its whole data set, and from its neighbours' votes."""
     kept, forget = split.rows(*RETAINED), torch.from_numpy(split.forget)
     labels = as_groups(split.samples.labels())
     around = _neighbours(features, forget, kept, entanglement.k)
-    still = _outvoted(around, forget, labels)
+    still = voted.forecast
     groups = _groups_at_risk(entanglement)
     covered = float(torch.isin(around, torch.from_numpy(split.adjacent)).double().mean())
     advice = [_goal_advice(still, spread=_is_spread(labels[forget])), _adjacent_advice(groups, covered)]
     if len(split.adjacent) < FEW_ADJACENT:
         advice.append(f"With only {len(split.adjacent)} adjacent samples, there is little data to repair neighbours.")
     sizes = {name: len(split[name]) for name in split.names}
-    return Inspection(sizes, entanglement, still, tuple(filter(None, advice)), _risk_in_words(groups))
-
-
-def forecast(features: Tensor, forget: Tensor, kept: Tensor, labels: Tensor, *, k: int) -> float:
-    """Return the share of the forget samples whose k nearest retained samples vote for their label.
-
-    >>> features = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
-    >>> labels = torch.tensor([0, 0, 0, 1])
-    >>> forecast(features, torch.tensor([0, 2]), torch.tensor([1, 3]), labels, k=1)
-    0.5
-    """
-    return _outvoted(_neighbours(features, forget, kept, k), forget, as_groups(labels))
+    return Inspection(sizes, entanglement, still, tuple(filter(None, advice)), _risk_in_words(groups), voted)
 
 
 def _neighbours(features: Tensor, forget: Tensor, kept: Tensor, k: int) -> Tensor:
     """Return the rows of the k nearest retained samples of every forget sample."""
     return kept[nearest(features[forget], features[kept], min(k, len(kept)))[1]]
-
-
-def _outvoted(around: Tensor, forget: Tensor, labels: Tensor) -> float:
-    """Return the share of the forget samples whose label is the most frequent of their neighbours."""
-    return float((labels[around].mode(dim=1).values == labels[forget]).double().mean())
 
 
 def _is_spread(labels: Tensor) -> bool:

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from unweave.data import RETAINED, Partition, as_groups
+from unweave.data import RETAINED, Partition
 from unweave.engine import Compute
 from unweave.errors import RunError, UsageError
-from unweave.evaluation.features import features
-from unweave.evaluation.inspection import forecast
 from unweave.evaluation.scores import Scores
+from unweave.evaluation.votes import votes_in
 
 NEIGHBOURS = 20  # retained samples that vote for each forget sample
 MOST = 20_000  # samples of the training data for which a forecast costs little beside the scores
@@ -51,7 +50,7 @@ class NeverSeen:
 def never_seen(scores: Scores, original: nn.Module, split: Partition, compute: Compute) -> NeverSeen:
     """Return what is known from scores with a retrained reference; otherwise a forecast from the original's features.
 
-    The forecast takes one forward pass of the original over the training data.
+    The forecast takes one forward pass of the original over at most 12,000 samples of the training data.
     """
     for metric in scores.metrics:
         if metric.place == ("train", "forget", "accuracy") and metric.reference is not None:
@@ -83,10 +82,18 @@ def _no_forecast(scores: Scores, split: Partition, compute: Compute) -> str:
 
 def _forecast(scores: Scores, original: nn.Module, split: Partition, compute: Compute) -> float:
     subsets = ("forget", *RETAINED)
-    rows = torch.cat([split.rows(name) for name in subsets])
     parts = scores.observed.parts["train"] if scores.observed else {}
-    labels = as_groups(torch.cat([parts[name].labels for name in subsets if len(parts[name])]))
-    found = features(original, split.samples, rows, device=compute.device, precision=compute.precision)
-    places = torch.arange(len(rows))
-    gone = len(split["forget"])
-    return forecast(found, places[:gone], places[gone:], labels, k=NEIGHBOURS)
+    found = torch.cat([parts[name].labels for name in subsets if len(parts[name])]).cpu()
+    labels = found.new_zeros((len(split.samples), *found.shape[1:]))
+    labels[torch.cat([split.rows(name) for name in subsets])] = found
+    voted = votes_in(
+        original,
+        split.samples,
+        split.rows("forget"),
+        split.rows(*RETAINED),
+        labels,
+        k=NEIGHBOURS,
+        device=compute.device,
+        precision=compute.precision,
+    )
+    return voted.forecast

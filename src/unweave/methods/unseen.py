@@ -9,10 +9,12 @@ the farthest (``docs/what-we-tried.md`` has the numbers):
   one number before the losses are taken. That number makes it as sure of kept data as the original is, measured by the
   mean distance between the two largest logits.
 - **Given losses**, from an earlier retraining, from another data set, or chosen.
-- **Held-out data**, never trained on: the original's losses on its adjacent samples. This needs no training. But the
-  original learned to recognise such samples from other samples of their class, and a retrained model cannot learn that
-  for the forget data. Where a whole class is to be forgotten, this estimate is therefore far too low. It suits forget
-  sets of single samples whose class stays.
+- **Held-out data**, never trained on: its adjacent samples show what the original's losses are without training on
+  them, and kept samples of the same labels what they are with it. Each forget sample aims at the held-out loss of its
+  own rank among the kept ones, so that easy samples stay easy and only what training on them added is taken away. This
+  needs no training. But the original learned to recognise such samples from other samples of their class, and a
+  retrained model cannot learn that for the forget data. Where a whole class is to be forgotten, this estimate is
+  therefore far too low. It suits forget sets of single samples whose class stays.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from unweave.data import Partition
+from unweave.data import RETAINED, Partition, as_groups
 from unweave.engine import Batches, Cost, Workbench
 from unweave.errors import UsageError
 from unweave.runtime import reading
@@ -100,11 +102,11 @@ def describe_reference(reference: Any) -> str:
 
 
 def reference_losses(given: Reference | None, bench: Workbench, forget: Batches) -> Tensor:
-    """Return the losses that the forget set should have, in float64. Their number and order are free."""
+    """Return the losses that the forget set should have, in float64. Given losses keep their number and order."""
     require_reference(given)
     if isinstance(given, Partition):
         with reading(bench.model, bench.device):  # measuring must not change statistics
-            losses = bench.losses_in_order(_batches(bench, given, given.rows("adjacent")))
+            losses = _as_held_out(given, bench, forget)
     elif isinstance(given, nn.Module):
         losses = _losses_of(given, bench, forget)
     elif callable(given):
@@ -124,6 +126,27 @@ def reference_losses(given: Reference | None, bench: Workbench, forget: Batches)
     return losses.double()
 
 
+def is_by_sample(given: Reference | None) -> bool:
+    """Return whether a reference says what each forget sample's loss should be, not only how losses are distributed."""
+    return callable(given) or isinstance(given, Partition)  # models are callable
+
+
+def _as_held_out(held_out: Partition, bench: Workbench, forget: Batches) -> Tensor:
+    """Return the held-out loss of each forget sample's rank among kept samples of the held-out labels."""
+    rows = held_out.rows("adjacent")
+    unseen = bench.losses_in_order(_batches(bench, held_out, rows))
+    both = as_groups(torch.cat([bench.split.samples.labels(), held_out.samples.labels()]))
+    kept = bench.split.rows(*RETAINED)
+    kept = kept[torch.isin(both[kept], both[len(bench.split.samples) :][rows])]
+    if not len(kept):
+        return unseen
+    trained = bench.losses_in_order(_batches(bench, bench.split, _some(kept))).double()
+    losses = bench.losses_in_order(forget).double()
+    below = torch.searchsorted(trained.sort().values, losses, right=False)
+    upto = torch.searchsorted(trained.sort().values, losses, right=True)
+    return unseen.double().quantile(((below + upto) / (2 * len(trained))).double())
+
+
 @torch.no_grad()
 def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     """Return the forget losses of a model, scaled to be as sure of kept data as the workbench's model is."""
@@ -131,8 +154,7 @@ def _losses_of(model: nn.Module, bench: Workbench, forget: Batches) -> Tensor:
     if not bench.task.has_choices:
         return torch.cat([bench.losses(batch, model=model) for batch in forget.in_order()])
     kept = bench.split.rows("adjacent", "remote")
-    some = kept[torch.linspace(0, len(kept) - 1, min(len(kept), ENOUGH)).round().long()]
-    batches = _batches(bench, bench.split, some)
+    batches = _batches(bench, bench.split, _some(kept))
     with reading(bench.model, bench.device):
         sure = _sureness(bench, bench.model, batches)
     scale = sure / _sureness(bench, model, batches).clamp(min=1e-12)
@@ -148,6 +170,10 @@ def _sureness(bench: Workbench, model: nn.Module, batches: Batches) -> Tensor:
     """Return the mean distance between the two largest logits."""
     gaps = [bench.logits(batch, model=model).double().topk(2, dim=-1).values for batch in batches.in_order()]
     return torch.cat([(gap[..., 0] - gap[..., 1]).flatten() for gap in gaps]).mean()
+
+
+def _some(rows: Tensor) -> Tensor:
+    return rows[torch.linspace(0, len(rows) - 1, min(len(rows), ENOUGH)).round().long()]
 
 
 def _batches(bench: Workbench, split: Partition, rows: Tensor) -> Batches:

@@ -110,7 +110,14 @@ from unweave.engine import Batches, Logged, Phase, Workbench
 from unweave.errors import UsageError
 from unweave.maths import Gradient, averaged_quantiles, gram_matrix, odds_of, remove_span
 from unweave.methods.method import Method, Promise
-from unweave.methods.unseen import Reference, describe_reference, is_made_on_demand, reference_losses, require_reference
+from unweave.methods.unseen import (
+    Reference,
+    describe_reference,
+    is_by_sample,
+    is_made_on_demand,
+    reference_losses,
+    require_reference,
+)
 from unweave.settings import Around, Between, Multiples, given, setting
 
 
@@ -226,7 +233,7 @@ class Constrained(Phase):
     """Descend on adjacent and remote loss; hold the forget data where the goal wants them."""
 
     name = "constrained descent"
-    keeps = ("velocity", "length", "aims", "trust", "remote_loss")
+    keeps = ("velocity", "length", "aims", "trust", "remote_loss", "adjacent_loss", "over")
     guards = ()  # kept data is repaired while it is hurt; what counts is the end
 
     def __init__(self, settings: Unweave) -> None:
@@ -239,7 +246,8 @@ class Constrained(Phase):
         s = self.settings
         if s.goal == "retrain":
             self.guards_at_end = RETAINED  # retraining may forget little
-        self.by_rank = self.dial < 1 and (s.pairing == "rank" or not callable(s.reference))  # models are callable
+        self.may_end = self.dial == 0 and isinstance(s.reference, Partition)
+        self.by_rank = self.dial < 1 and (s.pairing == "rank" or not is_by_sample(s.reference))
         self.adjacent = bench.batches("adjacent", size=s.batch_size)
         self.remote = bench.batches("remote", size=s.remote_batch)
         self.forget = bench.batches(*bench.split.to_forget, size=s.forget_batch)
@@ -271,6 +279,8 @@ class Constrained(Phase):
         self.length = _length(bench.changed_weights())
         self.trust = torch.tensor(FIRST_TRUST, dtype=torch.float64, device=bench.device)
         self.remote_loss = torch.tensor(math.inf, dtype=torch.float64, device=bench.device)  # set by the first step
+        self.adjacent_loss = self.remote_loss.clone()
+        self.over = torch.zeros_like(self.trust)
 
     def step(self, number: int) -> Logged:
         """Take a tangent step and a restoring one."""
@@ -292,13 +302,25 @@ class Constrained(Phase):
         for parameter, along, up in zip(bench.parameters, self.velocity, uphill, strict=True):
             along.mul_(held.to(along.dtype))
             parameter.data.add_(along, alpha=-tangent).addcmul_(up, -restoring.to(up.dtype))
+        self._may_end(excess)
         return self.logged
+
+    def is_over(self) -> bool:
+        """Return whether the forget data is as unseen data is, and kept data as it was. More steps would only train."""
+        return bool(self.over > 0)
+
+    def _may_end(self, excess: Tensor) -> None:
+        if self.may_end:
+            well = (self.logged["remote_loss"] <= self.remote_loss) & (
+                self.logged["adjacent_loss"] <= self.adjacent_loss
+            )
+            self.over = ((excess <= 0) & well).to(self.over.dtype)
 
     def _trust(self, number: int) -> None:
         """Set the trust q by comparing the remote loss of this step with that of the first."""
         loss = self.logged["remote_loss"].double()
         if number == 0:
-            self.remote_loss = loss
+            self.remote_loss, self.adjacent_loss = loss, self.logged["adjacent_loss"].double()
         else:
             unharmed = loss <= self.remote_loss + self.slack
             least = max(FIRST_TRUST, (number / self.steps) ** 2)

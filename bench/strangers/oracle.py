@@ -1,0 +1,148 @@
+"""The oracle: the best of many tuned trials, chosen on one half of the test data. Regret is what defaults lack.
+
+docs/protocol.md has the rule. Trials are drawn at random from the methods' own search spaces, alike in every process.
+Trial 0 is a method's default. Rows that are in the file already are not run again, so the command can be stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bench.strangers.halves import halves_of_test
+from bench.strangers.originals import Case
+from bench.strangers.summary import ABOVE_RETRAINED, FORGOTTEN, KEPT
+from bench.strangers.training import look
+from bench.strangers.tries import run
+from unweave.methods import find_method
+from unweave.settings import Choices, Span
+
+TRIALS = 30
+HALVES = ("first", "second")
+
+
+def drawn(method: str, number: int) -> dict[str, Any]:
+    """Return the settings of a trial: none for trial 0, the default.
+
+    >>> drawn("adaptive", 0)
+    {}
+    >>> sorted(drawn("adaptive", 1))
+    ['learning_rate', 'margin', 'reach', 'remote_weight']
+    """
+    if number == 0:
+        return {}
+    kind = find_method(method)
+    seed = int.from_bytes(hashlib.sha256(f"{method} {number}".encode()).digest()[:8])
+    draw, defaults = np.random.default_rng(seed), kind()
+    return {name: _value(space.about(getattr(defaults, name)), draw) for name, space in sorted(kind.searched().items())}
+
+
+def tried(case: Case, method: str | None, number: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a trial: what it recognises of both halves of the test data, and whether it is valid."""
+    row: dict[str, Any] = {"task": case.task.name, "seed": case.seed, "method": method, "number": number}
+    row |= {"settings": settings, "error": None, "valid": False}
+    try:
+        result = run(case, method, settings)
+    except (RuntimeError, ValueError) as error:  # a run that fails is a trial that is not valid
+        return row | {"error": type(error).__name__}
+    row |= {"share": round(result.cost.sample_gradients / case.original.gradients, 4)}
+    row |= accuracies(result.model, case)
+    return row | {"valid": is_valid(row, accuracies(case.retrained.model, case))}
+
+
+def is_valid(row: dict[str, Any], retrained: dict[str, Any]) -> bool:
+    """Return whether a trial forgets as much as the protocol asks."""
+    unseen = row["test forget"]
+    fits = unseen is None or unseen <= retrained["test forget"] + ABOVE_RETRAINED
+    return bool(row["train forget"] <= FORGOTTEN and fits)
+
+
+def accuracies(model: nn.Module, case: Case) -> dict[str, float | None]:
+    """Return the accuracies that decide: forget data, and both halves of kept test data."""
+    train, test = look(model, case.data.train)[0], look(model, case.data.test)[0]
+    halves = dict(zip(HALVES, halves_of_test(len(test)), strict=True))
+    found = {"train forget": _mean(train, case.train["forget"]), "test forget": _mean(test, case.test["forget"])}
+    for half, rows in halves.items():
+        found |= {f"{half} {name}": _mean(test, np.intersect1d(rows, case.test[name])) for name in KEPT}
+    return found
+
+
+def best_of(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the valid trial with the highest mean of adjacent and remote accuracy on the first half."""
+    return max((row for row in rows if row["valid"]), key=_on_first, default=None)
+
+
+def regret(default: dict[str, Any], oracle: dict[str, Any]) -> dict[str, Any]:
+    """Return the points of the second half that the default lacks beside the oracle, for each kept subset."""
+    found = {name: round(100 * (oracle[f"second {name}"] - default[f"second {name}"]), 2) for name in KEPT}
+    names = ("task", "seed", "method", "settings", "share", "valid")
+    return {"default": {name: default[name] for name in ("share", "valid")}, **{k: oracle[k] for k in names}, **found}
+
+
+def search(
+    cases: Sequence[Case],
+    methods: Sequence[str],
+    trials: int,
+    known: Sequence[dict[str, Any]],
+    keep: Callable[[dict[str, Any]], None],
+) -> list[dict[str, Any]]:
+    """Try settings on the first seed of a task, run the best on every seed, and return the regrets.
+
+    Args:
+        cases: One task, with its seeds.
+        methods: The methods to tune.
+        trials: Trials of each.
+        known: Rows of an earlier start.
+        keep: Called with every new row.
+    """
+    done = {(row["task"], row["seed"], row["method"], row["number"]): row for row in known}
+
+    def row_of(case: Case, method: str | None, number: int, settings: dict[str, Any]) -> dict[str, Any]:
+        key = (case.task.name, case.seed, method, number)
+        if key not in done:
+            done[key] = tried(case, method, number, settings)
+            keep(done[key])
+        return done[key]
+
+    rows = [row_of(cases[0], method, number, drawn(method, number)) for method in methods for number in range(trials)]
+    if (best := best_of(rows)) is None:
+        return []
+    found = []
+    for case in cases:
+        default = row_of(case, None, 0, {})
+        oracle = row_of(case, best["method"], best["number"], best["settings"])
+        if not default["error"] and not oracle["error"]:
+            found.append(regret(default, oracle))
+    return found
+
+
+def summary(regrets: Sequence[dict[str, Any]]) -> str:
+    """Return regret in words."""
+    words = []
+    for name in KEPT:
+        values = [row[name] for row in regrets]
+        words.append(f"{name} {statistics.median(values):.1f} in the median, {max(values):.1f} at worst")
+    return f"regret over {len(regrets)} cells, in points of test accuracy: {'; '.join(words)}"
+
+
+def _on_first(row: dict[str, Any]) -> float:
+    return statistics.fmean(row[f"first {name}"] for name in KEPT if row[f"first {name}"] is not None)
+
+
+def _mean(known: torch.Tensor, rows: np.ndarray[Any, Any]) -> float | None:
+    return known[torch.from_numpy(rows)].double().mean().item() if len(rows) else None
+
+
+def _value(space: Span | Choices, draw: np.random.Generator) -> Any:
+    if isinstance(space, Choices):
+        return space.values[int(draw.integers(len(space.values)))]
+    if not space.log:
+        return float(draw.uniform(space.low, space.high))
+    return float(f"{math.exp(draw.uniform(math.log(space.low), math.log(space.high))):.4g}")
