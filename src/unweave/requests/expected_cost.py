@@ -35,6 +35,19 @@ class ExpectedCost:
     device: str
     unknown: str = ""
 
+    def __add__(self, later: ExpectedCost) -> ExpectedCost:
+        """Return the cost of both, one after the other.
+
+        >>> print(ExpectedCost(2.0, 100, {"retrain": 5}, "cpu") + ExpectedCost(3.0, 50, {"descend": 9}, "cpu"))
+        Expected cost on cpu: about 5 s and 150 sample gradients (retrain 5 steps, descend 9 steps), not counting the \
+reading and measuring of the data.
+        """
+        if unknown := self.unknown or later.unknown:
+            return ExpectedCost(None, None, {}, self.device, unknown)
+        seconds, gradients = (self.seconds or 0) + (later.seconds or 0), (self.sample_gradients or 0)
+        steps = {**self.steps, **later.steps}
+        return ExpectedCost(seconds, gradients + (later.sample_gradients or 0), steps, self.device)
+
     def __str__(self) -> str:
         if self.seconds is None or self.sample_gradients is None:
             return f"Expected cost: not known. {self.unknown}"
