@@ -298,7 +298,7 @@ def cases_for(count):
 
 
 def main(folder):
-    """Run every case; go on with what one process left, and leave something for one process to go on with."""
+    """Run every case; resume what one process left, and leave something for one process to resume."""
     torch.set_num_threads(1)
     processes.join("cpu")
     cases = {name: CASES[name] for name in cases_for(processes.count())}

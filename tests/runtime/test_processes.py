@@ -76,7 +76,7 @@ def without_cost(found):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("stop", together.STOPS)
-def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, count, stop):
+def test_a_run_resumes_with_another_number_of_processes(several, uninterrupted, count, stop):
     folder = several[count]
     from_one = safetensors.torch.load_file(folder / f"{stop}.safetensors")
     assert_same(without_cost(from_one), uninterrupted)

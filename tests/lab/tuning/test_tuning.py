@@ -387,7 +387,7 @@ def test_the_same_seed_finds_the_same_and_another_does_not(tuned, tmp_path):
     assert set(settings[0]) - set(settings[1])
 
 
-def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path):
+def test_it_resumes_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path):
     folder = tmp_path / "t"
     assert tune(SOURCE, folder, methods=QUICK, trials=10, device="cpu", time_limit=0).left() == dict.fromkeys(QUICK, 10)
     assert not (folder / "best.json").exists()
@@ -404,7 +404,7 @@ def test_it_goes_on_where_it_stopped_and_beyond_to_the_same_end(tuned, tmp_path)
     assert (folder / "best.json").read_bytes() == done
 
 
-def test_a_killed_process_is_gone_on_with_as_if_it_had_not_been(tuned, tmp_path):
+def test_tuning_resumes_after_a_kill_as_if_nothing_had_happened(tuned, tmp_path):
     code = (
         "import torch; from pathlib import Path; from tests.helpers.tiny import SOURCE;"
         "from unweave.lab.tuning import tune;"
