@@ -113,6 +113,9 @@ def test_data(refused):
     assert "No file matches 'nothing*.csv'." in refused(train="nothing*.csv")
     (refused.at / "broken.parquet").write_bytes(b"PAR1 and then nothing")
     assert "broken.parquet cannot be read as parquet:" in refused(train="broken.parquet")
+    (refused.at / "header.csv").write_text("id,person_id,text,label\n")
+    for forget in ("ids.txt", "person_id = 3"):
+        assert refused(train="header.csv", forget=forget).endswith("header.csv has no rows.")
     (refused.at / "data.pkl").write_bytes(b"pickled")
     assert "data.pkl is not a Parquet, CSV or JSON-lines file." in refused(train="data.pkl")
     (refused.at / "table.xlsx").write_bytes(b"excel")
