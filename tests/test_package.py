@@ -129,10 +129,17 @@ def build(source, out):
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in out.iterdir()}
 
 
-def test_a_release_is_the_same_from_another_place_at_another_time(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with wheel and source distribution, and their hashes."""
+    folder = tmp_path_factory.mktemp("dist")
+    return folder, build(ROOT, folder)
+
+
+def test_a_release_is_the_same_from_another_place_at_another_time(built, tmp_path):
     """The source distribution, unpacked with new times, gives the same two files."""
-    first = build(ROOT, tmp_path / "first")
-    (sdist,) = (tmp_path / "first").glob("*.tar.gz")
+    folder, first = built
+    (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         assert {member.mtime for member in archive} == {1893456000}
         archive.extractall(tmp_path / "unpacked", filter="data")
@@ -164,10 +171,10 @@ def test_both_requirements_files_have_the_same_versions():
     }
 
 
-def test_wheel_and_sdist_carry_what_they_must(tmp_path):
-    build(ROOT, tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
-    (sdist,) = tmp_path.glob("*.tar.gz")
+def test_wheel_and_sdist_carry_what_they_must(built):
+    folder, _ = built
+    (wheel,) = folder.glob("*.whl")
+    (sdist,) = folder.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
     assert "unweave/py.typed" in names
     assert "unweave/lab/benchmarks/tuned/digits.json" in names

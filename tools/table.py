@@ -223,7 +223,12 @@ def _spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
+def printed(name: str, *more: str) -> str:
+    """Return the table that the words of a command line name."""
+    alone = {"--overview": overview, "--times": times, "--kinds": kinds}
+    of_one = {"--tuned": tuned_table, "--variants": variants_table, "--membership": membership_table}
+    return alone[name]() if name in alone else of_one.get(more[-1] if more else "", table)(name)
+
+
 if __name__ == "__main__":
-    ALONE = {"--overview": overview, "--times": times, "--kinds": kinds}
-    OF_ONE = {"--tuned": tuned_table, "--variants": variants_table, "--membership": membership_table}
-    print(ALONE[sys.argv[1]]() if sys.argv[1] in ALONE else OF_ONE.get(sys.argv[-1], table)(sys.argv[1]))
+    print(printed(*sys.argv[1:]))

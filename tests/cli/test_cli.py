@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -13,44 +14,36 @@ import unweave
 from tests.helpers.folders import configuration
 from unweave.cli import main
 
-
-def command(*words, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "unweave", *words],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=300,
-        check=False,
-    )
-
-
 QUICK = ["--device", "cpu", "--set", "stage1_epochs=1", "--set", "stage2_epochs=1"]
 
 
-def test_run_writes_a_folder_and_prints_scores(tmp_path):
-    done = command(
-        "run",
-        "digits",
-        "--method",
-        "two-stage",
-        "--seed",
-        "1",
-        *QUICK,
-        "--out",
-        "one",
-        "--json",
-        cwd=tmp_path,
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder in which a run was written to ``one``, by a process of its own, and what that printed."""
+    folder = tmp_path_factory.mktemp("run")
+    words = ["run", "digits", "--method", "two-stage", "--seed", "1", *QUICK, "--out", "one", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "unweave", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    stored = json.loads((tmp_path / "one" / "scores.json").read_text())
-    assert printed["train"] == stored["train"]
-    config = configuration(tmp_path / "one")
+    return folder, done.stdout
+
+
+def test_run_writes_a_folder_and_prints_scores(written, shell, monkeypatch):
+    folder, printed = written
+    stored = json.loads((folder / "one" / "scores.json").read_text())
+    assert json.loads(printed)["train"] == stored["train"]
+    config = configuration(folder / "one")
     assert (config["benchmark"], config["seed"], config["unweave"]) == ("digits", 1, unweave.__version__)
-    again = command("run", "digits", *QUICK, "--out", "one", cwd=tmp_path)
-    assert again.returncode == 2
-    assert "already exists" in again.stderr
+    monkeypatch.chdir(folder)
+    again = shell("run", "digits", *QUICK, "--out", "one")
+    assert again.code == 2
+    assert "already exists" in again.err
 
 
 @pytest.mark.parametrize(
@@ -89,29 +82,34 @@ def test_run_writes_a_folder_and_prints_scores(tmp_path):
         ),
     ],
 )
-def test_mistakes_get_one_sentence_and_an_exit_code(words, code, message, tmp_path):
-    done = command(*words, cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_mistakes_get_one_sentence_and_an_exit_code(words, code, message, tmp_path, shell, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = shell(*words)
+    assert done.code == code, done.err
+    assert message in done.err
+    assert "Traceback" not in done.err
     assert not (tmp_path / "x").exists()
 
 
-def test_methods_and_benchmarks_are_listed():
-    listed = json.loads(command("methods", "--json").stdout)
+def test_methods_and_benchmarks_are_listed(shell):
+    listed = json.loads(shell("methods", "--json").out)
     assert {"two-stage", "pgd", "ft", "ga", "original"} <= {method["name"] for method in listed}
-    one = command("methods", "two-stage").stdout
+    one = shell("methods", "two-stage").out
     assert "alpha = 0.5  (float, at least 0 and at most 1)" in one
     assert "profile paper: mean_sign=1" in one
-    assert json.loads(command("benchmarks", "digits", "--json").stdout)["recipe"]["optimizer"] == "adam"
-    assert "digits" in command("benchmarks").stdout
-    assert command("--version").stdout.strip() == f"unweave {unweave.__version__}"
+    assert json.loads(shell("benchmarks", "digits", "--json").out)["recipe"]["optimizer"] == "adam"
+    assert "digits" in shell("benchmarks").out
+    assert shell("--version").out.strip() == f"unweave {unweave.__version__}"
 
 
-def test_the_demo_shows_and_writes(tmp_path):
-    for _ in range(2):  # a second demo replaces the first
-        done = command("demo", "--seeds", "1", "--device", "cpu", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+def test_the_demo_shows_and_writes(tmp_path, shell, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "unweave-demo"
+    folder.mkdir()
+    for name in ("demo.json", "forget-losses.png", "of-another-version.txt"):  # the demo replaces an earlier one
+        (folder / name).write_text("{}")
+    done = shell("demo", "--seeds", "1", "--device", "cpu")
+    assert done.code == 0, done.err
     for word in (
         "original",
         "two-stage",
@@ -121,9 +119,8 @@ def test_the_demo_shows_and_writes(tmp_path):
         "nines",
         "Entanglement",
     ):
-        assert word in done.stdout
-    assert max(len(line) for line in done.stdout.splitlines()) <= 80
-    folder = tmp_path / "unweave-demo"
+        assert word in done.out
+    assert max(len(line) for line in done.out.splitlines()) <= 80
     assert sorted(path.name for path in folder.iterdir()) == [
         "demo.json",
         "forget-losses.png",
@@ -133,11 +130,11 @@ def test_the_demo_shows_and_writes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["unweave-demo"]
 
 
-def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path):
+def test_the_demo_does_not_overwrite_what_is_not_its_own(tmp_path, shell, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    done = command("demo", "--out", "mine", cwd=tmp_path)
-    assert done.returncode == 2
+    assert shell("demo", "--out", "mine").code == 2
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
 
 
@@ -170,20 +167,21 @@ def test_a_command_that_is_stopped_says_so(words, stopped_in, message, tmp_path,
     assert (ended.value.code, capsys.readouterr().err.strip()) == (130, message)
 
 
-def test_a_saved_model_is_evaluated_and_audited(tmp_path):
-    command("run", "digits", *QUICK, "--out", "one", cwd=tmp_path)
-    found = command("evaluate", "one", "--retrain", "1", "--device", "cpu", "--json", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    scores = json.loads(found.stdout)
+def test_a_saved_model_is_evaluated_and_audited(written, tmp_path, shell, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(written[0] / "one", "one")
+    found = shell("evaluate", "one", "--retrain", "1", "--device", "cpu", "--json")
+    assert found.code == 0, found.err
+    scores = json.loads(found.out)
     stored = json.loads((tmp_path / "one" / "scores.json").read_text())
     assert scores["train"]["forget"]["accuracy"] == stored["train"]["forget"]["accuracy"]
     assert 0 < scores["model"]["tow"] <= 1
     words = ["one/model.safetensors", "--benchmark", "digits", "--method", "ga", "--shadows", "4", "--retrain", "1"]
-    audited = command("audit", *words, "--out", "shadows", "--device", "cpu", cwd=tmp_path)
-    assert audited.returncode == 0, audited.stderr
+    audited = shell("audit", *words, "--out", "shadows", "--device", "cpu")
+    assert audited.code == 0, audited.err
     for word in ("mia_ulira_auc", "relearn_steps", "probe_accuracy", "erase:", "as if never trained:"):
-        assert word in audited.stdout
+        assert word in audited.out
     assert len(list((tmp_path / "shadows").glob("*.safetensors"))) == 4
-    missing = command("evaluate", "nowhere.safetensors", "--benchmark", "digits", cwd=tmp_path)
-    assert missing.returncode == 2
-    assert "Traceback" not in missing.stderr
+    missing = shell("evaluate", "nowhere.safetensors", "--benchmark", "digits")
+    assert missing.code == 2
+    assert "Traceback" not in missing.err

@@ -17,7 +17,6 @@ from tests.helpers.calling import unlearn_on_record
 from tests.helpers.folders import configuration
 from unweave import Compute, Split
 
-ALONE = [sys.executable, "-m", "unweave"]
 SETTINGS = {"stage1_epochs": 2, "stage2_epochs": 3, "stage2_adjacent_batch": 65, "stage1_remote_batch": 75}
 
 
@@ -53,7 +52,7 @@ def folder(tmp_path, digits):
     return tmp_path
 
 
-def test_a_run_survives_the_death_of_a_process_and_ends_as_in_one(folder):
+def test_a_run_survives_the_death_of_a_process_and_ends_as_in_one(folder, shell, monkeypatch):
     killed = start(folder, [*torchrun(2), *words(folder, "together"), "--checkpoint-steps", "1"])
     while not list(folder.glob("together.unfinished/checkpoints/00-0000000[3-9].json")):
         assert killed.poll() is None, killed.communicate()
@@ -73,12 +72,12 @@ def test_a_run_survives_the_death_of_a_process_and_ends_as_in_one(folder):
     assert (folder / "together.unfinished").is_dir()
 
     resumed = start(folder, [*torchrun(3), *words(folder, "together"), "--resume"])
-    alone = start(folder, [*ALONE, *words(folder, "alone")])
+    monkeypatch.chdir(folder)
+    alone = shell(*words(folder, "alone"))
     code, output, errors = finish(resumed)
     assert code == 0, errors
     assert output.count("Written to") == 1
-    code, _, errors = finish(alone)
-    assert code == 0, errors
+    assert alone.code == 0, alone.err
     assert_same_files(folder / "together", folder / "alone")
 
 

@@ -76,7 +76,7 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
 
 
 @pytest.mark.parametrize("stage", ["Stage1", "Stage2"])
-def test_a_stopped_run_goes_on_exactly_on_cuda_with_deterministic_algorithms(stage, digits, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_exactly_on_cuda_with_deterministic_algorithms(stage, digits, tmp_path, monkeypatch):
     from unweave.methods import two_stage
 
     stopped = getattr(two_stage, stage)

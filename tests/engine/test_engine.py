@@ -119,7 +119,7 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("method", [name for name in ON_ANYTHING if name != "original"])
 @pytest.mark.parametrize("stop", [1, 4, 7])
-def test_a_stopped_run_goes_on_exactly(split, tmp_path, method, stop):
+def test_a_stopped_run_resumes_exactly(split, tmp_path, method, stop):
     """Dropout and batch statistics make every step depend on random numbers and buffers too."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))

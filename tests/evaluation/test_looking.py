@@ -150,7 +150,7 @@ def squared(model, batch):
     return cross_entropy(model, batch) ** 2
 
 
-def test_a_run_is_not_gone_on_with_by_another_loss(model, split, tmp_path):
+def test_a_run_does_not_resume_with_another_loss(model, split, tmp_path):
     common = {"out": tmp_path / "run", "guard": None, "compute": Compute("cpu")}
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):

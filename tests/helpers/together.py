@@ -1,12 +1,19 @@
 """What the tests of several processes run, in one process and in several: each case returns tensors to compare.
 
-``torchrun … -m tests.helpers.together FOLDER`` runs every case in all processes; the first writes what came out.
+``python -m tests.helpers.together PORT COUNT FOLDER [PORT COUNT FOLDER ...]`` runs every case in COUNT processes, which
+meet at the store behind PORT; the first of them writes what came out. The processes are forks of one that has imported
+everything, because imports took half of their time. What `torchrun` adds is tested with the commands that it starts.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.util
+import os
+import signal
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -291,7 +298,7 @@ def cases_for(count):
 
 
 def main(folder):
-    """Run every case; go on with what one process left, and leave something for one process to go on with."""
+    """Run every case; resume what one process left, and leave something for one process to resume."""
     torch.set_num_threads(1)
     processes.join("cpu")
     cases = {name: CASES[name] for name in cases_for(processes.count())}
@@ -305,5 +312,49 @@ def main(folder):
     processes.leave()
 
 
+LIBRARIES = ("accelerate", "peft", "scipy.stats", "sklearn.linear_model", "torch.distributed.fsdp", "transformers")
+
+
+def forked(rank, count, port, folder):
+    """Start a process of several, with the environment that `torchrun` gives it; return its number."""
+    if child := os.fork():
+        return child
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is in the process that asks
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    status = 1
+    try:
+        main(Path(folder))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def start(words):
+    """Run the cases in so many processes, one number after the other; raise if a process fails."""
+    for name in LIBRARIES:
+        if importlib.util.find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
+    for port, count, folder in zip(*[iter(words)] * 3, strict=True):
+        children = [forked(rank, int(count), port, folder) for rank in range(int(count))]
+        while children:
+            child, status = os.wait()
+            children.remove(child)
+            if status:  # the others wait for it
+                for other in children:
+                    os.kill(other, signal.SIGKILL)
+                raise SystemExit(f"A process of {count} ended with the status {status}.")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    start(sys.argv[1:])

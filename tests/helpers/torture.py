@@ -89,7 +89,7 @@ class Job:
         return Work(method, lambda out: self.run(method, out), Path.exists, check, run_results)
 
     def run(self, method: str, out: Path) -> None:
-        """Run a method, or go on with it where it was stopped."""
+        """Run a method, or resume it where it was stopped."""
         unlearn_with(
             self.model(),
             self.train,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -42,7 +43,27 @@ questions = ("membership", "reference", "probe")
 scores = uw.evaluate(result.model, split, split, reference=[model], questions=questions, **device)
 assert scores["train"]["forget"]["samples"] == 8
 """
-COMMAND = "import sys; from unweave.cli import main; sys.argv[1:] = {words}; main()"
+COMMANDS = """
+import contextlib, io, json, os, sys
+from unweave.cli import main
+
+found = []
+for words in {commands}:
+    sys.argv[1:] = words
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    found.append({{"code": code, "out": out.getvalue(), "errors": errors.getvalue(), "files": os.listdir()}})
+print(json.dumps(found))
+"""
+EXPERIMENTS = [
+    (["demo"], "The demo's picture needs the package matplotlib: pip install 'unweave[lab]'"),
+    (["study", "digits", "--out", "s"], "A study's table needs the package pyarrow: pip install 'unweave[lab]'"),
+    (["tune", "digits", "--out", "t"], "Tuning needs the package optuna: pip install 'unweave[lab]'"),
+    (["run", "clinc150", "--data", ".", "--out", "r"], "Reading clinc150 needs the package pyarrow: pip install"),
+]
 
 
 def without_lab(code, folder):
@@ -59,28 +80,34 @@ def without_lab(code, folder):
     )
 
 
+def commands(*every, at):
+    """Call commands in a process without those packages; return their codes, what they printed, and what is there."""
+    done = without_lab(COMMANDS.format(commands=every), at)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_unlearning_evaluation_and_records_need_no_lab(tmp_path):
     done = without_lab(CORE, tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "model.safetensors").exists()
-    done = without_lab(COMMAND.format(words=["record", "verify", "run/record.json"]), tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = without_lab(COMMAND.format(words=["methods"]), tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "two-stage" in done.stdout
+    verified, listed = commands(["record", "verify", "run/record.json"], ["methods"], at=tmp_path)
+    assert verified["code"] == 0, verified["errors"]
+    assert listed["code"] == 0, listed["errors"]
+    assert "two-stage" in listed["out"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["demo"], "The demo's picture needs the package matplotlib: pip install 'unweave[lab]'"),
-        (["study", "digits", "--out", "s"], "A study's table needs the package pyarrow: pip install 'unweave[lab]'"),
-        (["tune", "digits", "--out", "t"], "Tuning needs the package optuna: pip install 'unweave[lab]'"),
-        (["run", "clinc150", "--data", ".", "--out", "r"], "Reading clinc150 needs the package pyarrow: pip install"),
-    ],
-)
-def test_experiments_without_the_extra_lab_raise_before_they_start(tmp_path, words, message):
-    done = without_lab(COMMAND.format(words=words), tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """What commands say that need the extra, in one process, by their words."""
+    every = [words for words, _ in EXPERIMENTS]
+    found = commands(*every, at=tmp_path_factory.mktemp("without"))
+    return {" ".join(words): one for words, one in zip(every, found, strict=True)}
+
+
+@pytest.mark.parametrize(("words", "message"), EXPERIMENTS)
+def test_experiments_without_the_extra_lab_raise_before_they_start(refused, words, message):
+    found = refused[" ".join(words)]
+    assert found["code"] == 2
+    assert message in found["errors"]
+    assert found["files"] == []

@@ -124,7 +124,7 @@ def test_stage_1_notices_a_relapse_and_nothing_else(second):
 
 
 @pytest.mark.parametrize("stop", [2, 7])
-def test_a_stopped_second_request_goes_on_exactly(second, tmp_path, stop):
+def test_a_stopped_second_request_resumes_exactly(second, tmp_path, stop):
     method = find_method("two-stage")
     rates = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2}
     sizes = {"stage1_remote_batch": 8, "stage1_forget_batch": 4, "stage2_adjacent_batch": 4}

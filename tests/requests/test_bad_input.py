@@ -113,6 +113,9 @@ def test_data(refused):
     assert "No file matches 'nothing*.csv'." in refused(train="nothing*.csv")
     (refused.at / "broken.parquet").write_bytes(b"PAR1 and then nothing")
     assert "broken.parquet cannot be read as parquet:" in refused(train="broken.parquet")
+    (refused.at / "header.csv").write_text("id,person_id,text,label\n")
+    for forget in ("ids.txt", "person_id = 3"):
+        assert refused(train="header.csv", forget=forget).endswith("header.csv has no rows.")
     (refused.at / "data.pkl").write_bytes(b"pickled")
     assert "data.pkl is not a Parquet, CSV or JSON-lines file." in refused(train="data.pkl")
     (refused.at / "table.xlsx").write_bytes(b"excel")
@@ -167,3 +170,14 @@ def test_wishes_for_the_end_are_checked_at_the_start(refused):
     assert "The weights no.safetensors do not exist. Give a safetensors file." in refused(weights="no.safetensors")
     assert "unknown ending '.txt'" in refused(train="ids.txt")
     assert "There is no setting 'epoch'" in refused(recipe="epoch=3")
+
+
+def test_the_goal_retrain_needs_a_recipe(home, shell, monkeypatch, tmp_path):
+    monkeypatch.chdir(home)
+    words = ["--model", "ckpt", "--train", "train.parquet", "--forget", "ids.txt", "--goal", "retrain"]
+    refused, looked = shell("unlearn", *words, "--out", str(tmp_path / "run")), shell("inspect", *words)
+    assert (refused.code, looked.code) == (2, 2)
+    said = "by the recipe that the model was trained with: name that, as in --recipe epochs=3"
+    assert said in refused.err
+    assert [said in line for line in looked.out.splitlines() if line.startswith("- ")] == [True]
+    assert not list(tmp_path.iterdir())

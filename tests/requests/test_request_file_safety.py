@@ -8,9 +8,14 @@ from unweave import Request, UsageError
 
 
 def test_a_request_that_is_nested_too_deeply_ends_in_a_sentence(tmp_path):
-    (tmp_path / "request.yaml").write_text("model: " + "[" * 5000 + "]" * 5000)
+    (tmp_path / "request.yaml").write_text("model: " + "[" * 1000 + "]" * 1000)
     with pytest.raises(UsageError, match="nested too deeply"):
         Request.load(tmp_path / "request.yaml")
+
+
+def test_a_request_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"nothing\.yaml does not exist\. Give a request file; `unweave init` writes one"):
+        Request.load(tmp_path / "nothing.yaml")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ def test_it_counts_shows_forecasts_and_writes_nothing(home, shell):
     assert sentences()[3]["text"] in done.out
     assert "would probably still recognise" in done.out
     assert "Expected cost on cpu: about" in done.out
+    by_default = shell("inspect", *words(home))  # adaptive says itself when it is done
+    assert "Expected cost on cpu: at most about" in by_default.out
 
 
 def test_the_expected_cost_is_that_of_the_run(home):

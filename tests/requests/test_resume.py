@@ -50,7 +50,7 @@ def killed(out, *, at):
     return in_a_process(work)
 
 
-def test_the_same_command_begins_goes_on_and_ends(at_home, shell):
+def test_the_same_command_begins_resumes_and_ends(at_home, shell):
     assert killed("run", at=8) == -signal.SIGKILL
     assert unfinished(at_home / "run").exists()
     assert not (at_home / "run").exists()

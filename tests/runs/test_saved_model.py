@@ -146,7 +146,7 @@ def test_a_disk_that_fills_leaves_no_half_of_a_model(tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir() if "partial" in path.name) == []
 
 
-def test_an_unfinished_run_of_an_older_version_goes_on(model, split, tmp_path, monkeypatch):
+def test_an_unfinished_run_of_an_older_version_resumes(model, split, tmp_path, monkeypatch):
     from unweave.methods.two_stage import Stage2
 
     how = {"stage1_learning_rate": 1e-2, "out": tmp_path / "run", "compute": Compute("cpu")}

@@ -20,30 +20,21 @@ from unweave.runtime import pick_device, processes, sharding
 from unweave.runtime.processes import Part
 
 COUNTS = (2, 3)
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """The folder with the results of every case in so many processes, which are computed once."""
-    found = {}
-
-    def of(count):
-        if count not in found:
-            found[count] = start(count, tmp_path_factory.mktemp("together"))
-        return found[count]
-
-    return of
-
-
-def start(count, folder):
-    for name, (steps, _) in together.STOPS.items():
-        together.stopped(folder / f"alone {name}", steps=steps)
-    command = [*TORCHRUN, f"--nproc-per-node={count}", "-m", "tests.helpers.together", str(folder)]
-    root = ROOT
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, check=False)
+    """The folders with the results of every case, by the number of processes that ran them."""
+    folders = {count: tmp_path_factory.mktemp("together") for count in COUNTS}
+    stores = [torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in COUNTS]
+    words = [sys.executable, "-m", "tests.helpers.together"]
+    for store, (count, folder) in zip(stores, folders.items(), strict=True):
+        for name, (steps, _) in together.STOPS.items():
+            together.stopped(folder / f"alone {name}", steps=steps)
+        words += [str(store.port), str(count), str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder
+    return folders
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +59,7 @@ def assert_same(found, expected, *, within=1e-10):
 
 @pytest.mark.parametrize(("count", "case"), [(count, case) for count in COUNTS for case in together.cases_for(count)])
 def test_several_processes_do_what_one_does(several, alone, count, case):
-    found, expected = safetensors.torch.load_file(several(count) / f"{case}.safetensors"), dict(alone(case))
+    found, expected = safetensors.torch.load_file(several[count] / f"{case}.safetensors"), dict(alone(case))
     if "micro-batches" in case:  # a part of a batch may be small enough where the whole is not
         del found["cost"], expected["cost"]
     assert_same(found, expected, within=together.WITHIN.get(case.split()[0], 1e-10))
@@ -85,8 +76,8 @@ def without_cost(found):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("stop", together.STOPS)
-def test_a_run_goes_on_with_another_number_of_processes(several, uninterrupted, count, stop):
-    folder = several(count)
+def test_a_run_resumes_with_another_number_of_processes(several, uninterrupted, count, stop):
+    folder = several[count]
     from_one = safetensors.torch.load_file(folder / f"{stop}.safetensors")
     assert_same(without_cost(from_one), uninterrupted)
     to_one = together.in_folder(folder / f"together {stop}", resume=True)

@@ -174,6 +174,8 @@ class Verdict:
             "warnings": list(self.warnings.values()),
         }
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 

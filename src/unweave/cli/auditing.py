@@ -40,7 +40,9 @@ SourceName = Annotated[
 ]
 References = Annotated[list[Path] | None, typer.Option("--reference", help="Weights of a retrained model. Repeatable.")]
 RetrainCount = Annotated[int, typer.Option(min=0, help="Number of references to retrain by the benchmark's recipe.")]
-Original = Annotated[Path | None, typer.Option(help="Weights of the model before unlearning.")]
+Original = Annotated[
+    Path | None, typer.Option(help="Weights of the model before unlearning. Default: the model of the request.")
+]
 
 
 @app.command()
@@ -70,7 +72,7 @@ def evaluate(
     \b
     Examples:
       unweave evaluate runs/17
-      unweave evaluate runs/17 --original ckpt --ask membership --ask relearn
+      unweave evaluate runs/17 --ask membership --ask relearn
       unweave evaluate model.safetensors --benchmark digits --retrain 2
     """
     from unweave.evaluation import QUESTIONS
@@ -129,7 +131,7 @@ def audit(
     \b
     Examples:
       unweave audit runs/17 --out audit
-      unweave audit runs/17 --original ckpt --shadows 0
+      unweave audit runs/17 --shadows 0
     """
     from unweave.lab.audit import audit as run_audit
     from unweave.lab.audit import load_subject

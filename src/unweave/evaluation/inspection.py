@@ -57,6 +57,8 @@ class Inspection:
         )
         return "\n".join([f"{sizes} samples", forecast, *self.at_risk, *self.advice, "", str(self.entanglement)])
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 

@@ -152,6 +152,8 @@ class Scores:
             lines += self._others() + self._goals()
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 

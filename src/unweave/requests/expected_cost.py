@@ -27,6 +27,7 @@ class ExpectedCost:
         steps: Steps by phase.
         device: The device.
         unknown: Why the cost is not known; empty if it is.
+        may_end_early: Whether the method decides on its way when it is done. Then this is the most that it takes.
     """
 
     seconds: float | None
@@ -34,13 +35,29 @@ class ExpectedCost:
     steps: dict[str, int]
     device: str
     unknown: str = ""
+    may_end_early: bool = False
+
+    def __add__(self, later: ExpectedCost) -> ExpectedCost:
+        """Return the cost of both, one after the other.
+
+        >>> print(ExpectedCost(2.0, 100, {"retrain": 5}, "cpu") + ExpectedCost(3.0, 50, {"descend": 9}, "cpu"))
+        Expected cost on cpu: about 5 s and 150 sample gradients (retrain 5 steps, descend 9 steps), not counting the \
+reading and measuring of the data.
+        """
+        if unknown := self.unknown or later.unknown:
+            return ExpectedCost(None, None, {}, self.device, unknown)
+        seconds, gradients = (self.seconds or 0) + (later.seconds or 0), (self.sample_gradients or 0)
+        steps = {**self.steps, **later.steps}
+        early = self.may_end_early or later.may_end_early
+        return ExpectedCost(seconds, gradients + (later.sample_gradients or 0), steps, self.device, may_end_early=early)
 
     def __str__(self) -> str:
         if self.seconds is None or self.sample_gradients is None:
             return f"Expected cost: not known. {self.unknown}"
         steps = ", ".join(f"{name} {count:,} steps" for name, count in self.steps.items())
+        most = "at most " if self.may_end_early else ""
         return (
-            f"Expected cost on {self.device}: about {_time(self.seconds)} and {self.sample_gradients:,} sample "
+            f"Expected cost on {self.device}: {most}about {_time(self.seconds)} and {self.sample_gradients:,} sample "
             f"gradients ({steps}), not counting the reading and measuring of the data."
         )
 
@@ -68,6 +85,7 @@ def expected_cost(model: nn.Module, split: Split, method: Method, *, compute: Co
     """
     where = compute.check()
     try:
+        phases = method.phases()
         bench = Workbench(
             copy.deepcopy(model).to(where),
             split,
@@ -81,13 +99,14 @@ def expected_cost(model: nn.Module, split: Split, method: Method, *, compute: Co
         )
         seconds, gradients, steps = 0.0, 0.0, dict[str, int]()
         with own_random_numbers(where), bench.working():
-            for phase in method.phases():
+            for phase in phases:
                 took, differentiated = _tried(phase, bench)
                 steps[phase.name] = phase.steps
                 seconds, gradients = seconds + took, gradients + differentiated
     except (UsageError, RunError) as error:
         return ExpectedCost(None, None, {}, str(where), str(error))
-    return ExpectedCost(seconds, round(gradients), steps, str(where))
+    early = any(type(phase).is_over is not Phase.is_over for phase in phases)
+    return ExpectedCost(seconds, round(gradients), steps, str(where), may_end_early=early)
 
 
 def _tried(phase: Phase, bench: Workbench) -> tuple[float, float]:

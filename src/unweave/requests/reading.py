@@ -27,7 +27,7 @@ KNOWN = "Parquet, CSV, JSON-lines files, a folder of images by class, a saved da
 
 
 def open_data(where: str, *, part: str = "train") -> DataTable:
-    """Open data without reading its rows.
+    """Open data: count its rows without keeping them.
 
     Args:
         where: A file, several by a pattern such as ``data/*.parquet``, a folder, or a Hub name (``owner/name:split``).
@@ -37,10 +37,16 @@ def open_data(where: str, *, part: str = "train") -> DataTable:
         The rows as a table.
 
     Raises:
-        UsageError: Nothing is there, or it cannot be read.
+        UsageError: Nothing is there, it cannot be read, or it has no rows.
     """
-    path = Path(where)
     need("pyarrow", "Reading data")
+    table = _opened(where, part)
+    len(table)  # it refuses data without rows, whose columns have no types
+    return table
+
+
+def _opened(where: str, part: str) -> DataTable:
+    path = Path(where)
     if glob.has_magic(where) and not path.exists():
         files = sorted(Path(one) for one in glob.glob(where, recursive=True))
         if not files:

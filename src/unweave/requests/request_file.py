@@ -27,6 +27,8 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
         raise UsageError(f"{path} {error}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist. Give a request file; `unweave init` writes one.") from None
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise

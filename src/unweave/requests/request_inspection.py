@@ -15,7 +15,16 @@ from unweave.requests.examples import as_text, shown_rows
 from unweave.requests.expected_cost import ExpectedCost, expected_cost
 from unweave.requests.prompt_inspection import PromptInspection, inspect_prompts
 from unweave.requests.reading import open_data
-from unweave.requests.request_run import check_beforehand, compute_of, configured, load_rows, with_previous
+from unweave.requests.request_run import (
+    aims_at_retraining,
+    brief_training,
+    check_beforehand,
+    compute_of,
+    configured,
+    load_rows,
+    with_previous,
+    with_reference,
+)
 from unweave.requests.resolving import Prepared, Rows, roles_of
 from unweave.requests.run_files import named_roles
 from unweave.requests.selecting import find_rows
@@ -140,16 +149,27 @@ def inspect_request(request: Request) -> RequestInspection:
     found.counts = {"rows": found.counts["rows"], **{name: len(prepared.split[name]) for name in prepared.split.names}}
     if prepared.test is not None:
         found.counts |= {f"test {name}": len(prepared.test[name]) for name in prepared.test.names}
-    method = attempt(lambda: configured(asked, rows))
+    method = attempt(lambda: with_reference(asked, rows, prepared, compute_of(asked)))
     if method is not None:
         attempt(lambda: method.check(prepared.split))
     if asked.id:
         attempt(lambda: with_previous(asked).check(prepared.model, prepared.split, prepared.test))
     found.inspection = attempt(lambda: _inspected(asked, rows, prepared))
     if method is not None:
-        how: dict[str, Any] = {"compute": compute_of(asked), "seed": asked.seed}
-        found.cost = attempt(lambda: expected_cost(prepared.model, prepared.split, method, **how))
+        found.cost = attempt(lambda: _cost(asked, rows, prepared))
     return found
+
+
+def _cost(request: Request, rows: Rows, prepared: Prepared) -> ExpectedCost:
+    """Return the expected cost, with that of the brief training that the goal retrain begins with."""
+    how: dict[str, Any] = {"compute": compute_of(request), "seed": request.seed}
+    method = configured(request, rows)
+    if not aims_at_retraining(method):
+        return expected_cost(prepared.model, prepared.split, method, **how)
+    stands_in = method.with_given(reference=prepared.model)  # as large as the model that is still to be trained
+    return expected_cost(prepared.model, *brief_training(request, rows, prepared), **how) + expected_cost(
+        prepared.model, prepared.split, stands_in, **how
+    )
 
 
 def _apart(request: Request, attempt: Callable[[Callable[[], Any]], Any]) -> None:

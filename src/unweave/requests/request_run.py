@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unweave._version import __version__
 from unweave.api import Result, Split, unlearn
-from unweave.data import as_keep_data
+from unweave.data import SUBSETS, as_keep_data
 from unweave.engine import Callback, Checkpoints, Compute, Limits, Note, Progress
 from unweave.errors import UsageError
 from unweave.methods import Method, Retrain
@@ -90,6 +90,16 @@ def check_beforehand(request: Request, checkpoint: ModelSource) -> None:
         check_upload(request.push_to_hub, has_folder=checkpoint.has_folder)
     if request.recipe:
         recipe_of(request.recipe)
+    require_recipe(request)
+
+
+def require_recipe(request: Request) -> None:
+    """Raise if the goal needs a model that never saw the forget data, and nothing says how to train one."""
+    if not request.recipe and aims_at_retraining(request.chosen()):
+        raise UsageError(
+            "The goal retrain needs a model that never saw the forget data. It is trained briefly, by the recipe that "
+            "the model was trained with: name that, as in --recipe epochs=3 --recipe learning_rate=2e-5."
+        )
 
 
 def with_previous(request: Request) -> Request:
@@ -105,29 +115,39 @@ def configured(request: Request, rows: Rows) -> Method:
     return chosen.with_given(tokenizer=rows.checkpoint.reader) if rows.checkpoint.kind == LANGUAGE else chosen
 
 
+def aims_at_retraining(method: Method) -> bool:
+    """Return whether a method needs a model that never saw the forget data."""
+    return getattr(method, "goal", None) == "retrain"
+
+
 def with_reference(request: Request, rows: Rows, prepared: Prepared, compute: Compute) -> Method:
     """Return the method. The goal retrain gets a model that is trained briefly, if the request has a recipe."""
     chosen = configured(request, rows)
+    require_recipe(request)
     if not request.recipe:
         return chosen
-    settings, start = recipe_of(request.recipe)
-
-    def fresh() -> Any:
-        return rows.checkpoint.fresh(start)
+    split, brief = brief_training(request, rows, prepared)
 
     def reference() -> Result:
-        shorter = dataclasses.replace(settings, epochs=max(1, round(BRIEF * settings.epochs)))
         return unlearn(
             prepared.model,
-            Split(prepared.split.samples, *(prepared.split[name] for name in ("forget", "adjacent", "remote"))),
-            Retrain(initial=fresh, **shorter.to_dict()),
+            split,
+            brief,
             seed=request.seed + 1,
             compute=compute,
             guard=None,
             callbacks=[Progress(show=False)],
         )
 
-    return chosen.with_given(initial=fresh, reference=reference)
+    return chosen.with_given(initial=brief.initial, reference=reference)
+
+
+def brief_training(request: Request, rows: Rows, prepared: Prepared) -> tuple[Split, Retrain]:
+    """Return the data and the method that train a model which never saw the forget data, for a short time."""
+    settings, start = recipe_of(request.recipe)
+    shorter = dataclasses.replace(settings, epochs=max(1, round(BRIEF * settings.epochs)))
+    split = Split(prepared.split.samples, *(prepared.split[name] for name in SUBSETS))
+    return split, Retrain(initial=lambda: rows.checkpoint.fresh(start), **shorter.to_dict())
 
 
 def _beside(request: Request, rows: Rows, prepared: Prepared) -> list[Callback]:

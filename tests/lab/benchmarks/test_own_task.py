@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import types
 
@@ -70,6 +71,18 @@ def test_a_study_of_a_request_begins_with_its_checkpoint_and_retrains_by_its_rec
     assert accuracy(rows, "retrain") < 1.0  # two epochs from random weights
     other = shell("study", "plain.yaml", *command[2:], "--out", "study")
     assert (other.code, "holds a study of request" in other.err) == (2, True)
+    assert "training the original" not in done.err
+
+
+def test_the_goal_retrain_trains_a_reference_by_the_recipe(at_home, shell):
+    quick = ["--goal", "retrain", "--set", "epochs=1", "--set", "least_steps=2", "--set", "learning_rate=1e-5"]
+    looked = shell("inspect", "request.yaml", *quick)
+    assert looked.code == 0, looked.out
+    done = shell("unlearn", "request.yaml", *quick, "--no-guard", "--out", "run")
+    assert done.code == 0, done.err
+    cost = json.loads((at_home / "run" / "run.json").read_text())["cost"]
+    expected = re.search(r"(\d+) sample gradients \(retrain 4 steps, constrained descent 2 steps\)", looked.out)
+    assert int(expected.group(1)) == pytest.approx(cost["sample_gradients"], rel=0.1)  # the last batch is smaller
 
 
 def test_without_a_recipe_nothing_is_retrained(at_home, shell):
@@ -86,6 +99,7 @@ def test_settings_are_tuned_on_a_held_out_part_and_used_in_a_study(at_home, shel
     done = shell("tune", "plain.yaml", "--methods", "ga", "--trials", "2", "--out", "tuning", "--device", "cpu")
     assert done.code == 0, done.err
     assert "unweave study plain.yaml" in done.out
+    assert "training a model" not in done.err  # without a recipe the checkpoint is taken
     given = ["--profiles", "tuned", "--tuned", "tuning", "--methods", "original,ga", "--seeds", "1"]
     used = shell("study", "plain.yaml", *given, "--out", "tuned", "--device", "cpu")
     assert used.code == 0, used.err
@@ -95,7 +109,7 @@ def test_settings_are_tuned_on_a_held_out_part_and_used_in_a_study(at_home, shel
 def test_a_runs_folder_remembers_its_request(at_home, shell):
     assert shell("unlearn", "request.yaml", *QUICK, "--out", "run").code == 0
     scores = json.loads((at_home / "run" / "scores.json").read_text())
-    again = shell("evaluate", "run", "--original", "ckpt", "--device", "cpu", "--json")
+    again = shell("evaluate", "run", "--device", "cpu", "--json")
     assert again.code == 0, again.err
     found = json.loads(again.out)
     for metric in scores["metrics"]:

@@ -315,7 +315,7 @@ def test_weights_go_when_nothing_needs_them_any_more(tmp_path, keep, left):
         run_study(tiny(), cells, tmp_path / "s", device="cpu", keep="non")
 
 
-def test_a_failed_cell_is_listed_and_the_rest_goes_on(tmp_path):
+def test_a_failed_cell_is_listed_and_the_others_run(tmp_path):
     cells = plan(["ga", "original"], seeds=1, grid={"learning_rate": ["1e30"]}, benchmark=tiny())
     store = run_study(tiny(), cells, tmp_path / "s", device="cpu")
     assert [(failure["method"], failure["profile"]) for failure in store.failures()] == [("ga", "official")]
@@ -495,7 +495,7 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_an_unfinished_cell_that_somebody_works_on_is_left_alone(tmp_path):
+def test_an_unfinished_cell_that_another_process_runs_is_skipped(tmp_path):
     cells = plan(["ga"], seeds=1, benchmark=tiny())
     store = Store.create(tmp_path / "s", "tiny")
     work = store.cells / "ga.seed-0.unfinished"

@@ -161,23 +161,28 @@ def test_workers_share_the_threads_that_the_command_was_given(tmp_path, threads,
     assert [path.read_text() for path in tmp_path.iterdir()] == [share, share]
 
 
-def test_a_failed_cell_ends_with_code_1(trained):
+@pytest.fixture
+def study(trained, shell, monkeypatch):
+    """Run `unweave study` in this process, in the folder of a study with originals only."""
+    monkeypatch.chdir(trained)
+    return lambda *words: shell("study", "digits", *words, "--out", "s")
+
+
+def test_a_failed_cell_ends_with_code_1(study):
     wrong = ["--device", "cpu", "--methods", "ga,original", "--seeds", "1", "--grid", "learning_rate=1e30"]
-    code, _, errors = run(trained, cells=wrong)
-    assert code == 1
-    assert "failed: ga learning_rate=1e30 seed 0" in errors
-    assert "Traceback" not in errors
+    failed = study(*wrong)
+    assert failed.code == 1
+    assert "failed: ga learning_rate=1e30 seed 0" in failed.err
+    assert "Traceback" not in failed.err
 
 
-def test_named_studies_on_the_command_line(trained):
-    words = ["--device", "cpu", "--seeds", "1", "--json", "--time-limit", "0"]
-    code, output, errors = run(trained, "neighbours", cells=words)
-    assert code == 0, errors
-    assert (json.loads(output)["cells"], json.loads(output)["done"]) == (3, 0)
-    assert "0 of 3 cells are done" in errors
+def test_named_studies_on_the_command_line(study, trained, shell):
+    named = study("neighbours", "--device", "cpu", "--seeds", "1", "--json", "--time-limit", "0")
+    assert named.code == 0, named.err
+    assert (json.loads(named.out)["cells"], json.loads(named.out)["done"]) == (3, 0)
+    assert "0 of 3 cells are done" in named.err
     assert list(json.loads((trained / "s" / "study.json").read_text())["presets"]) == ["neighbours"]
-    code, _, errors = run(trained, "alpha")
-    assert code == 2
-    assert "sets its own cells" in errors
-    listed = subprocess.run([sys.executable, "-m", "unweave", "studies"], capture_output=True, text=True, check=True)
-    assert "mu " in listed.stdout
+    wrong = study("alpha", *QUICK)
+    assert wrong.code == 2
+    assert "sets its own cells" in wrong.err
+    assert "mu " in shell("studies").out

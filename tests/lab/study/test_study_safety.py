@@ -110,7 +110,7 @@ def test_a_file_that_is_no_json_ends_in_a_sentence(original, study, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", bytes(1000)])
-def test_a_table_that_is_none_ends_in_a_sentence(study, content):
+def test_a_file_that_is_no_table_ends_in_a_sentence(study, content):
     (study / "results.parquet").write_bytes(content)
     with pytest.raises(UsageError, match="cannot be read as a table"):
         read_results(study)

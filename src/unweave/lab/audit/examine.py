@@ -32,7 +32,10 @@ def examine(
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Scores:
-    """Evaluate a saved model. ``retrain`` is the number of references to train by the benchmark's recipe."""
+    """Evaluate a saved model. ``retrain`` is the number of references to train by the benchmark's recipe.
+
+    ``original`` are the weights before unlearning. Without them, those of the subject's request count, if it has one.
+    """
     models = [load_weights(subject.same_architecture(), path) for path in references]
     for number in range(retrain):
         say(f"retraining reference {number + 1} of {retrain}")
@@ -43,7 +46,7 @@ def examine(
         subject.train,
         subject.test,
         reference=models,
-        original=load_weights(subject.same_architecture(), original) if original else None,
+        original=_original(subject, original),
         certificate=subject.certificate,
         questions=questions,
         relearn=relearn,
@@ -81,6 +84,12 @@ def audit(
         [*(metric for metric in scores.metrics if metric.place not in places), *extra],
         observed=scores.observed,
     )
+
+
+def _original(subject: Subject, weights: Path | None) -> nn.Module | None:
+    if weights is not None:
+        return load_weights(subject.same_architecture(), weights)
+    return subject.original() if subject.original else None
 
 
 def _retrained(subject: Subject, *, seed: int, device: str | None) -> nn.Module:

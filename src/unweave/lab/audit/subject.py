@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from torch import nn
 from unweave.api import Split
 from unweave.errors import UsageError
 from unweave.evaluation import Certificate
-from unweave.lab.benchmarks import Benchmark, call_task, find_benchmark
+from unweave.lab.benchmarks import Benchmark, OwnTask, call_task, find_benchmark
 from unweave.methods import all_methods, find_method
 from unweave.record import SPLIT, TEST_SPLIT, AfterPhase, certificate_of, model_after, not_kept
 from unweave.requests import RESOLVED, Request, has_name_of_function
@@ -50,6 +50,7 @@ class Subject:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     after_phase: AfterPhase = not_kept  # the model as it was after a phase, where the run's folder keeps that
+    original: Callable[[], nn.Module] | None = None  # the model before unlearning, where the data's source has it
 
     @property
     def certificate(self) -> Certificate | None:
@@ -168,6 +169,7 @@ def _of_benchmark(
         settings=settings,
         seed=config.get("seed", 0),
         after_phase=_kept(path, benchmark.model()) if config else not_kept,
+        original=benchmark.original if isinstance(benchmark, OwnTask) else None,
     )
 
 

@@ -105,6 +105,10 @@ class Benchmark:
         """Whether models can be trained anew by the recipe."""
         return True
 
+    def has_trained(self, task: BenchmarkTask, subsets: tuple[str, ...] = SUBSETS) -> bool:
+        """Return whether the model that `train` returns for these subsets of a task exists already."""
+        return False
+
     @property
     def title(self) -> str:
         """The name and the options that differ from the default."""

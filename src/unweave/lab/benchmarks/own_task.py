@@ -43,10 +43,13 @@ class OwnTask(Benchmark):
         """Whether the task has a recipe."""
         return self.can_retrain
 
+    def has_trained(self, task: BenchmarkTask, subsets: tuple[str, ...] = SUBSETS) -> bool:
+        """Return whether the model exists: without a recipe it is taken for other training data too."""
+        return subsets == SUBSETS and (not self.can_retrain or task.train == self.load().train)
+
     def train(self, task: BenchmarkTask, *, seed: int, subsets: tuple[str, ...] = SUBSETS, **how: Any) -> nn.Module:
         """Return the model that exists, or train one by the recipe on other data than it was trained on."""
-        whole = subsets == SUBSETS
-        if whole and (not self.can_retrain or task.train == self.load().train):
+        if self.has_trained(task, subsets):
             return copy.deepcopy(self.original())
         if not self.can_retrain:
             raise UsageError(f"Retraining {NO_RECIPE.format(name=self.name)}")

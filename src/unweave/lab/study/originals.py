@@ -126,10 +126,12 @@ class Originals:
         return self._known[seed]
 
     def _train(self, name: str, seed: int) -> None:
-        self.progress.train(seed)
+        task = self.task()
+        if not self.benchmark.has_trained(task, self.subsets):
+            self.progress.train(seed)
         begun, folder = time.monotonic(), self.store.models / (name + UNFINISHED)
         model = self.benchmark.train(
-            self.task(),
+            task,
             seed=seed,
             subsets=self.subsets,
             **self.computing.working,
