@@ -1,14 +1,19 @@
 """Run the evidence for language models on one machine, within a time limit, and pack the numbers. Repeat it to resume.
 
     python tools/language_evidence.py --model smollm2-135m --data DATA --out evidence [--benchmark tofu]
-        [--option forget=forget10] [--methods all] [--trials 12] [--seeds 3] [--workers 8] [--minutes 9] [--small]
+        [--option forget=forget10] [--methods all] [--goal retrain] [--trials 12] [--seeds 3] [--workers 8]
+        [--minutes 9] [--small]
 
 Originals and retrained models are trained while the settings of every method are tuned on other authors: 4 trials each,
 then 8, then as many as ``--trials`` says. Whatever number all methods have reached when time is up is what counts. Then
 every method runs with its tuned settings and every seed, and ``language_summary`` writes what the targets ask for.
 
+``--goal retrain`` tunes for being as a retrained model is. Of the methods, ``adaptive`` takes as long as training; name
+the others in ``--methods`` where time is short.
+
 The folder ``--out`` gets ``study``, ``tuning``, ``tuned`` and ``pack``. In ``pack`` are ``numbers.tar.gz`` (tables,
-trials, provenance and the summary) and ``answers-N.tar.gz`` (what the models of the first seed say).
+trials, provenance and the summary), ``said.tar.gz`` (what the models write) and ``answers-N.tar.gz`` (all numbers about
+the answers of the first seed's models).
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import language_summary
+from unweave.lab.benchmarks import profile_of_goal
 
 STEPS = (4, 8)  # trials of each method before the last ones, so that a time limit leaves equal budgets
 PIECE = 10 * 2**20  # bytes of answers in one file
@@ -66,7 +72,8 @@ class Evidence:
     def tune(self) -> None:
         """Tune step by step, and keep the settings chosen after each step that all methods finished."""
         for trials in [*(step for step in STEPS if step < self.given.trials), self.given.trials]:
-            words = ["--methods", self.given.methods, "--trials", str(trials), "--workers", str(self.given.workers)]
+            words = ["--methods", self.given.methods, "--trials", str(trials), "--goal", self.given.goal]
+            words += ["--workers", str(self.given.workers)]
             if self.left:
                 self.start("tune", self.tuning, *words).wait()
             best = self.tuning / "best.json"
@@ -92,7 +99,7 @@ class Evidence:
         if not self.left:
             return False
         methods = ",".join([*REFERENCES.split(","), *self.chosen()["methods"]])  # type: ignore[misc]
-        more = ["--profiles", language_summary.TUNED, "--tuned", str(self.tuned)]
+        more = ["--profiles", profile_of_goal(self.given.goal), "--tuned", str(self.tuned)]
         done = self.run_cells(methods, workers=self.given.workers, more=more).wait() == 0
         return done and bool(self.left)
 
@@ -107,6 +114,9 @@ class Evidence:
                     archive.add(file, f"{place.name}/{file.name}")
             for file in sorted((self.study / "failed").glob("*.json")):
                 archive.add(file, f"study/failed/{file.name}")
+        with tarfile.open(folder / "said.tar.gz", "w:gz") as archive:
+            for file in sorted(self.study.glob("cells/*/said.json")):
+                archive.add(file, f"study/{file.relative_to(self.study)}")
         for number, files in enumerate(_pieces(sorted(self.study.glob("cells/*.seed-0/answers.json")))):
             with tarfile.open(folder / f"answers-{number}.tar.gz", "w:gz") as archive:
                 for file in files:
@@ -134,7 +144,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--benchmark", choices=("tofu-authors", "tofu"), default="tofu-authors")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the benchmark")
-    parser.add_argument("--methods", default="all")
+    parser.add_argument("--methods", default="all", help="names joined by commas, or all")
+    parser.add_argument("--goal", choices=("erase", "retrain"), default="erase", help="what settings are tuned for")
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=8)

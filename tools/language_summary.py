@@ -21,7 +21,6 @@ from unweave.lab.report import read_results
 from unweave.lab.report.measures import Place
 from unweave.lab.study import Store
 
-TUNED = "tuned"
 OURS = "unweave"
 REFERENCE = "retrain"
 RESAMPLES = 2000

@@ -11,6 +11,7 @@ from torch.nn import functional
 import unweave as uw
 from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer, transformers
 from unweave.data import Samples
+from unweave.engine import Workbench
 from unweave.tasks import find_task
 from unweave.tasks.token_logits import token_values
 
@@ -258,3 +259,16 @@ def test_an_adapter_alone_learns_to_forget(taught):
     assert {name for name in before if not torch.equal(before[name], after[name])} == {
         name for name in before if "lora_" in name
     }
+
+
+def test_texts_share_passes_up_to_a_size_of_their_own(taught):
+    """A text is as much work as many small images: a pass of hundreds would fill the memory of a device."""
+    model, facts = taught
+    split = uw.Split(facts, forget=[0], adjacent=[1], remote=range(2, 24))
+    bench = Workbench(model, split, device=torch.device("cpu"))
+    bench.at_once = 512  # as on CUDA
+    batches = bench.batches("remote", size=2)
+    many = [batches[number % len(batches)] for number in range(40)]
+    sizes = [sum(len(batch) for batch, _ in group) for group in bench.losses_in_passes(many, most=2)]
+    assert max(sizes) <= 64
+    assert len(sizes) > 1

@@ -53,6 +53,7 @@ from unweave.tasks import Task, find_task, scoring_task
 Mode = Literal["eval", "train"]
 IN_ORDER = 1024  # samples in a pass that computes losses only
 AT_ONCE = 512  # samples in a pass that small batches share on CUDA
+TEXTS_AT_ONCE = 64  # the same of texts, of which a hundred tokens each keep the device busy and fill its memory
 
 
 class Workbench:
@@ -190,10 +191,11 @@ class Workbench:
     def losses_in_passes(self, batches: Iterable[Batch], *, most: int) -> Iterator[list[tuple[Batch, Tensor]]]:
         """Yield groups of batches with their losses. A group is one pass of at most ``most`` samples, or one batch.
 
-        On CUDA a pass may have 512 samples even if ``most`` is smaller: there a small pass takes as long as a large
-        one, because launching it takes that long. A pass that does not fit into memory is split again.
+        On CUDA a pass may have 512 samples, or 64 texts, even if ``most`` is smaller: there a small pass takes as long
+        as a large one, because launching it takes that long. A pass that does not fit into memory is split again.
         """
-        for group in grouped(batches, most=max(most, self.at_once) if self.shares_passes else 0):
+        shared = min(self.at_once, TEXTS_AT_ONCE) if self.task.has_tokens else self.at_once
+        for group in grouped(batches, most=max(most, shared) if self.shares_passes else 0):
             yield list(zip(group, self.losses_together(*group), strict=True))
 
     def logits(self, batch: Batch, *, model: nn.Module | None = None) -> Tensor:

@@ -52,7 +52,7 @@ FOR_LANGUAGE: MethodSettings = {
     "gdr": {"official": {"learning_rate": 1e-5, "batch_size": 32}},
     "two-stage": {"released": TWO_STAGE, "paper": TWO_STAGE},
     "pgd": {"released": TWO_STAGE, "paper": TWO_STAGE},
-    "unweave": {"default": {"batch_size": 32, "remote_batch": 64, "target": FORGOTTEN}},
+    "unweave": {"default": {"batch_size": 32, "remote_batch": 64, "forget_batch": 64, "target": FORGOTTEN}},
 }
 SMALL_TWO_STAGE = {
     **TWO_STAGE,
