@@ -9,7 +9,7 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cup
   nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx triton
 
-.PHONY: audit bench scaling demo test lint lock types check-tests published torture fuzz package picture gallery docs site \
+.PHONY: audit bench scaling demo test lint lock types check-tests published torture fuzz package picture gallery docs check-docs site \
   notebooks reference clean
 
 demo: $(READY)
@@ -93,6 +93,10 @@ gallery: $(READY)
 
 # The documentation site in site/, with every tutorial run again: some minutes. `make site` takes their committed outputs.
 docs: reference notebooks site
+
+# Tests of the docs that take over a minute: every tutorial is executed, and left as it is.
+check-docs: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -m slow tests/docs
 
 site: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

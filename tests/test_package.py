@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import textwrap
 import types
 import warnings
 import zipfile
@@ -15,6 +14,7 @@ import zipfile
 import pytest
 
 import unweave
+from tests.helpers.pages import python_blocks
 from tests.helpers.places import ROOT
 from unweave import Compute
 
@@ -22,13 +22,6 @@ from unweave import Compute
 def test_every_public_name_exists():
     for name in unweave.__all__:
         assert getattr(unweave, name) is not None
-
-
-def python_blocks(path):
-    """Return the Python examples of a Markdown file, indented ones included."""
-    blocks = re.findall(r"^( *)```python\n(.*?)^ *```", path.read_text(), flags=re.S | re.M)
-    assert blocks
-    return [textwrap.dedent(body) for _, body in blocks]
 
 
 def test_the_readmes_example_prints_what_the_readme_says(tmp_path, monkeypatch, capsys):

@@ -6,26 +6,46 @@ without a reason (times of execution, ids of the kernel) is left out, so that a 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
-
-import nbformat
-from nbclient import NotebookClient
+from typing import Any
 
 from places import TUTORIALS
 
 
+def code_of(notebook: dict[str, Any]) -> list[str]:
+    """Return the code of a notebook, cell by cell.
+
+    >>> code_of({"cells": [{"cell_type": "markdown", "source": "# A"}, {"cell_type": "code", "source": ["a = ", "1"]}]})
+    ['a = 1']
+    """
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def digest_of(notebook: dict[str, Any]) -> str:
+    """Return the SHA-256 of a notebook's code. It is kept with the outputs, which a test compares with the code."""
+    return hashlib.sha256(json.dumps(code_of(notebook)).encode()).hexdigest()
+
+
 def execute(file: Path) -> float:
     """Execute a notebook, write it with its outputs, and return the seconds."""
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(file, as_version=4)
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(notebook, timeout=900, record_timing=False, resources={"metadata": {"path": folder}}).execute()
     seconds = time.perf_counter() - before
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+        "executed_code": digest_of(notebook),
+    }
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
     nbformat.write(notebook, file)

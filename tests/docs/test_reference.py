@@ -10,6 +10,7 @@ import pytest
 import typer
 
 import unweave
+from tests.helpers.pages import commands
 from tests.helpers.places import ROOT
 from unweave.cli.app import app
 from unweave.cli.commands import COMMANDS
@@ -58,14 +59,6 @@ def test_every_setting_of_a_method_is_there(name):
     for profile, values in list(method.profiles.items())[1:]:
         (row,) = re.findall(rf"(?m)^\| `{profile}` \|.*$", text)
         assert all(f"`{setting}={value}`" in row for setting, value in values.items())
-
-
-def commands(group, path="unweave"):
-    for name, found in group.commands.items():
-        if inner := getattr(found, "commands", None):
-            yield from commands(found, f"{path} {name}") if inner else ()
-        else:
-            yield f"{path} {name}", found
 
 
 def test_every_command_and_flag_is_there():
