@@ -1,6 +1,6 @@
 """What several processes send each other in a step, in bytes counted by the system.
 
-    python -m bench.processes --out results/processes
+    python -m bench.processes --out results/processes [--projection]
 
 Starts two and then three processes on this machine's CPU with torchrun. Each takes a few steps of several phases, with
 whole and with sharded weights. The bytes are those that the process wrote to its sockets; Linux counts them in
@@ -164,8 +164,19 @@ def main() -> None:
     """Start the processes, collect their measurements and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--projection", action="store_true", help="only project the step times of the GPU")
     parser.add_argument("--gpu", type=Path, default=Path("results/speed/h200/gpu.json"))
     options = parser.parse_args()
+    if not options.projection:
+        _count_bytes(options.out)
+    gpu = json.loads(options.gpu.read_text())
+    assumed = {"rates": RATES, "seconds_each": SECONDS_EACH, "parameters": RESNET18, "measured": gpu["provenance"]}
+    measure.write(options.out, "projection", {"assumed": assumed, "rows": projected(gpu)}, torch.device("cpu"))
+    print(json.dumps(projected(gpu), indent=2))
+
+
+def _count_bytes(out: Path | None) -> None:
+    """Start processes, and write what they send each other."""
     rows: list[dict[str, Any]] = []
     for count in COUNTS:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
@@ -177,11 +188,7 @@ def main() -> None:
             f"batch {row['batch']:>3}: {row['bytes_per_step']:>12,.0f} bytes, "
             f"{row['bytes_per_step'] / row['expected_bytes_per_step']:.3f} of the expected bytes"
         )
-    gpu = json.loads(options.gpu.read_text())
-    measure.write(options.out, "bytes", {"rows": rows}, torch.device("cpu"))
-    assumed = {"rates": RATES, "seconds_each": SECONDS_EACH, "parameters": RESNET18, "measured": gpu["provenance"]}
-    measure.write(options.out, "projection", {"assumed": assumed, "rows": projected(gpu)}, torch.device("cpu"))
-    print(json.dumps(projected(gpu), indent=2))
+    measure.write(out, "bytes", {"rows": rows}, torch.device("cpu"))
 
 
 if __name__ == "__main__":

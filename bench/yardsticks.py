@@ -60,6 +60,8 @@ def released(workload: Workload, stage: Stage, device: torch.device, *, processe
 def plain(workload: Workload, stage: Stage, device: torch.device, *, steps: int, compiled: bool) -> dict[str, Any]:
     """Time the plain good loop, with the data on the device."""
     model = workload.ours().to(device, memory_format=torch.channels_last)
+    if compiled:
+        torch.compiler.reset()  # torch stops compiling after some variants of a function; others ran before
     used: Any = torch.compile(model) if compiled else model
     samples = workload.train.samples
     data = {}

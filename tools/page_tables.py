@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from bench.attacks.page import tables
 
 import record_leak
+import speed_tables
 import table
 import tried
 from places import RESULTS, TUNED
@@ -93,4 +94,5 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/tuning.md": _tuning,
     "docs/what-we-tried.md": _tried,
     "docs/record.md": _record,
+    "docs/speed.md": speed_tables.all_tables,
 }
