@@ -91,7 +91,7 @@ def passes() -> str:
 
 
 def recorded() -> str:
-    """Return the milliseconds of a step, plain, recorded, compiled, and both; images per second and share of the peak."""
+    """Return the milliseconds of a step by way, the images per second of the fastest, and their share of the peak."""
     found = read("h200/captured.json")["sizes"]
     gpu = read("h200/gpu.json")
     of_an_image = gpu["passes"]["as it is"]["tflops"] * 1e12 / gpu["passes"]["as it is"]["images_per_second"]

@@ -13,6 +13,7 @@ from torch.nn import functional
 import unweave as uw
 from tests.helpers.answers import WIDE, alternatives, chatty
 from tests.helpers.fitting import ON_TOKENS
+from tests.helpers.recorded import acting
 from tests.helpers.tensors import same, weights
 from tests.helpers.texts import TEMPLATE, llama, rows, tokenizer
 from unweave.data import Batch
@@ -399,6 +400,20 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(name, tmp_path):
     again = uw.unlearn(llama(WIDE), split, method, out=tmp_path / "run", resume=True, **{**how, "callbacks": []})
     assert same(weights(again.model), weights(whole.model))
     assert len(whole.history) > 2
+
+
+@pytest.mark.parametrize("name", [*ON_TOKENS, "two-stage", "unweave"])
+def test_recorded_passes_change_nothing(name):
+    split = uw.Split(data(), forget=FORGET, adjacent=[3, 5], remote=[8, 9])
+    own = settings(name) if name in ON_TOKENS else {"stage2_epochs": 2} if name == "two-stage" else {"epochs": 2}
+    method = find_method(name).configure(own)
+    how = {"compute": uw.Compute("cpu"), "guard": None, "callbacks": [uw.Progress(show=False)]}
+    plain = uw.unlearn(llama(WIDE), split, method, **how)
+    with acting() as made:
+        recorded = uw.unlearn(llama(WIDE), split, method, **how)
+    assert made
+    assert plain.history.rows == recorded.history.rows
+    assert same(weights(plain.model), weights(recorded.model))
 
 
 @pytest.mark.parametrize("name", ON_TOKENS)

@@ -17,7 +17,9 @@ Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda or cuda:1. D
 Precision = Annotated[
     str, typer.Option(help="Precision: auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.")
 ]
-Compile = Annotated[str, typer.Option("--compile", help="Compile the model: auto (if it saves time), on or off.")]
+Compile = Annotated[
+    str, typer.Option("--compile", help="Compile and record passes: auto (where it saves time), on or off.")
+]
 BenchmarkName = Annotated[
     str, typer.Argument(help="Name of a benchmark (see `unweave benchmarks`), a request file, or MODULE:FUNCTION.")
 ]

@@ -23,8 +23,8 @@ class Compute:
         device: Where to compute, such as ``"cpu"`` or ``"cuda:1"``. None: the best available.
         precision: The precision of forward and backward passes; weights and gradients stay in float32. ``"auto"`` is
             bfloat16 on CUDA and float32 elsewhere.
-        compile: Whether to compile forward passes: ``"on"``, ``"off"``, or only where it saves more time than it takes
-            (``"auto"``).
+        compile: Whether to compile forward passes and, on CUDA, to record and repeat them: ``"on"``, ``"off"``, or only
+            where it saves more time than it takes (``"auto"``).
         micro_batch: The most samples to differentiate at once. A larger batch is split, with the same results and one
             more forward pass. A device that runs out of memory splits batches without being asked. Not available in
             training mode of normalisation.

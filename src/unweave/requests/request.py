@@ -92,7 +92,9 @@ class Request(DeletionRequest):
     seed: int = option(0, help="Seed of everything random.")
     device: str | None = option(None, help="Device: cpu, cuda or cuda:1. Default: the best one available.")
     precision: str = option("auto", choices=("auto", "float32", "bfloat16"), help="Precision of the passes.")
-    compile: str = option("auto", choices=("auto", "on", "off"), help="Compile the model: auto (if it saves time).")
+    compile: str = option(
+        "auto", choices=("auto", "on", "off"), help="Compile and record passes: auto (where it saves time)."
+    )
     micro_batch: int | None = option(None, help="Most samples to differentiate at once. It saves memory.")
     max_memory: str | None = option(None, help="Most GPU memory to use, such as 8GB. Batches are split to fit.")
     keep_data: str = option(
