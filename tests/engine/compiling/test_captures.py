@@ -18,8 +18,9 @@ from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.recorded import acting
 from tests.helpers.tensors import same, weights
 from unweave import Checkpoints, Compute, OwnLoss, Split, unlearn
-from unweave.engine import Workbench
+from unweave.engine import Phase, Workbench, run_phases
 from unweave.engine.compiling import recording
+from unweave.errors import UsageError
 
 CPU = torch.device("cpu")
 QUICK = {
@@ -46,6 +47,18 @@ class Normalised(nn.Module):
 def normalised(data):
     torch.manual_seed(2)
     return Normalised(), Split(data, forget=range(9), adjacent=range(9, 21), remote=range(21, 60))
+
+
+class Differentiating(Phase):
+    """A phase as a user may write it."""
+
+    name = "own"
+    steps = 3
+
+    def step(self, number):
+        loss = self.bench.losses(self.bench.batches("remote", size=8)[number]).mean()
+        assert all(part is not None for part in torch.autograd.grad(loss, self.bench.parameters))
+        return {"loss": loss.detach()}
 
 
 def run(model, split, name, **more):
@@ -177,6 +190,29 @@ def test_a_users_own_loss_and_phases_of_few_steps_are_not_recorded(normalised):
     with acting(fewest=1000) as too_few:
         run(model, split, "ft")
     assert made == too_few == []
+
+
+def test_the_phases_of_a_users_own_method_are_not_recorded(normalised):
+    model, split = normalised
+    with acting() as made:
+        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
+        run_phases(bench, [Differentiating()])
+    assert not made
+
+
+def test_second_derivatives_are_refused_and_plain_passes_have_them(normalised):
+    model, split = normalised
+    for compile_ in ("auto", "off"):
+        with acting():
+            bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU, compile=compile_)
+            bench.forward.compiling.step(0, of=99)
+            loss = bench.losses(bench.batches("remote", size=8)[0]).mean()
+            if compile_ == "auto":
+                with pytest.raises(UsageError, match="Set compile='off'"):
+                    loss.backward(create_graph=True)
+            else:
+                (found,) = torch.autograd.grad(loss, bench.parameters[:1], create_graph=True)
+                assert found.requires_grad
 
 
 def test_when_memory_is_short_recorded_passes_give_theirs_back(normalised):

@@ -83,7 +83,7 @@ class Captures:
 
     def run(self, call: Call, function: Any, model: nn.Module, data: Data, kind: Hashable) -> Tensor:
         """Return ``call(data)``, which runs this function of the model. ``kind`` names the code and the shapes."""
-        if not self.allowed or not _is_ours(function):
+        if not self.allowed or not self._left or not _is_ours(function):
             return call(data)
         if model.training and processes.count() > 1:  # statistics may be shared among processes
             return call(data)

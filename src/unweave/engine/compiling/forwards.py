@@ -90,11 +90,11 @@ class Forwards:
         self._since = 0.0
         self._seconds: float | None = None  # per sample of the timed step
 
-    def step(self, number: int, *, of: int, first: int = 0) -> None:
+    def step(self, number: int, *, of: int, first: int = 0, may_record: bool = True) -> None:
         """Note that a step begins, in a phase ``of`` so many; time the second after the ``first`` of this process."""
         left = of - number
         if self.captures:
-            self.captures.step(number, left=left)
+            self.captures.step(number, left=left if may_record else 0)
         if self.mode != "auto" or self.device.type != "cuda":
             return
         if number == first:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
+from unweave.errors import UsageError
 
 Parts: TypeAlias = "list[Tensor | None]"
 SOME = 512  # values of a tensor that are compared
@@ -144,6 +145,8 @@ class _Repeated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weights: Tensor) -> tuple[None, ...]:
+        if torch.is_grad_enabled():
+            raise UsageError("Recorded passes have no second derivatives (create_graph=True). Set compile='off'.")
         ctx.recording.backward(weights)
         ctx.recording.is_waiting = False
         return None, None, None
