@@ -12,7 +12,7 @@ def test_a_request_that_is_nested_too_deeply_ends_in_a_sentence(tmp_path):
 
 
 def test_a_request_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"nothing\.yaml does not exist\. Give a request file; `unweave init` writes one"):
+    with pytest.raises(UsageError, match=r"nothing\.yaml does not exist\. Give a request file;"):
         Request.load(tmp_path / "nothing.yaml")
 
 
