@@ -189,6 +189,7 @@ def main() -> None:
     if words.side:
         clocked.serve(lambda counted: taken(words.cases, words.side, counted))
         return
+    torch.set_num_threads(1)  # as on both sides, for the file
     rows: dict[str, Any] = {}
     for name in words.cases.split(","):
         command = [sys.executable, "-m", "bench.overhead", "--cases", name, "--side"]

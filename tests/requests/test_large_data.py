@@ -45,17 +45,16 @@ print(json.dumps(status("VmHWM") - before))
 
 
 def write(file, groups):
-    """Write row groups of random numbers; only one is in memory at a time."""
+    """Write row groups of random numbers, the same in each; only one is in memory at a time."""
     from pyarrow import parquet
 
     schema = pa.schema([("row", pa.int64()), ("values", pa.list_(pa.float32(), WIDTH)), ("label", pa.int64())])
-    generator = np.random.default_rng(0)
+    numbers = np.random.default_rng(0).standard_normal(ROWS_OF_GROUP * WIDTH, dtype=np.float32)
+    values = pa.FixedSizeListArray.from_arrays(numbers, WIDTH)
     with parquet.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
         for group in range(groups):
             rows = np.arange(ROWS_OF_GROUP) + group * ROWS_OF_GROUP
-            numbers = generator.standard_normal((ROWS_OF_GROUP, WIDTH), dtype=np.float32)
-            columns = [pa.array(rows), pa.FixedSizeListArray.from_arrays(numbers.ravel(), WIDTH), pa.array(rows % 3)]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(pa.table([pa.array(rows), values, pa.array(rows % 3)], schema=schema))
     return file
 
 
