@@ -21,10 +21,8 @@ from places import ROOT
 
 BY_HAND = ROOT / "tools" / "numbers-by-hand.txt"
 # The pages that state results of ours.
-PAGES = (
-    "README.md",
-    *(f"docs/{name}.md" for name in ("results", "tuning", "what-we-tried", "strangers", "speed", "record")),
-)
+NAMES = ("results", "tuning", "what-we-tried", "strangers", "speed", "processes", "record", "safety", "step-by-step")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-−+]?\d(?:[\d,]*\d)?(?:\.\d+)?")
 FIELD = re.compile(r"\{[^}]*\}")
 # What is not looked at: code, generated parts, the targets of links, comments.
