@@ -1,7 +1,8 @@
 """Write the numbers of sentences from `results/`: `python tools/sentences.py`; `--check` writes nothing.
 
-`sentences_about.py` holds the sentences: a phrase as the page has it, with `{}` where a number stands, and the values
-from the committed data. Every phrase must be on its page once. `page_tables.py` makes the tables, which are checked.
+The files `sentences_about*.py` hold the sentences: a phrase as the page has it, with `{}` where a number stands, and
+the values from the committed data. Every phrase must be on its page once. `page_tables.py` makes the tables, which are
+checked.
 
 Numbers of a page that neither a sentence nor a table covers are in `numbers-by-hand.txt`, with the words around them:
 settings, sizes, the history of experiments, and results that nobody has written a sentence for yet. `--by-hand` writes
@@ -20,10 +21,8 @@ from places import ROOT
 
 BY_HAND = ROOT / "tools" / "numbers-by-hand.txt"
 # The pages that state results of ours.
-PAGES = (
-    "README.md",
-    *(f"docs/{name}.md" for name in ("results", "tuning", "what-we-tried", "strangers", "speed", "record")),
-)
+NAMES = ("results", "tuning", "what-we-tried", "strangers", "speed", "processes", "record", "safety", "step-by-step")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-−+]?\d(?:[\d,]*\d)?(?:\.\d+)?")
 FIELD = re.compile(r"\{[^}]*\}")
 # What is not looked at: code, generated parts, the targets of links, comments.
