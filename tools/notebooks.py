@@ -40,7 +40,9 @@ def execute(file: Path) -> float:
     notebook = nbformat.read(file, as_version=4)
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=900, record_timing=False, resources={"metadata": {"path": folder}}).execute()
+        where = {"metadata": {"path": folder}}
+        client = NotebookClient(notebook, timeout=900, record_timing=False, coalesce_streams=True, resources=where)
+        client.execute()
     seconds = time.perf_counter() - before
     notebook.metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},

@@ -14,7 +14,7 @@ GIGABYTE, MILLI = 1e9, 1e3
 
 def speed() -> Iterator[Sentence]:
     """Yield the sentences."""
-    for part in (_processor, _sentences, _gpu, _gpu_sentences, _passes, _quality):
+    for part in (_processor, _sentences, _gpu_sentences, _retraining, _quality):
         yield from part()
 
 
@@ -51,59 +51,10 @@ def _sentences() -> Iterator[Sentence]:
     )
 
 
-def _gpu() -> Iterator[Sentence]:
-    found = _read("h200/gpu")
-    ours, theirs, ratios = found["stages"], found["yardstick"], found["ratios"]
-    whole = found["whole_yardstick_seconds"]
-    steps = (theirs["1"]["steps"], theirs["2"]["steps"])
-    yield _said(
-        "| a step of stage 1 | {:.1f} ms | {:.0f} ms | {:.1f} |",
-        MILLI * ours["1"]["step_seconds"],
-        MILLI * theirs["1"]["step_seconds"],
-        ratios["stage1"],
-    )
-    yield _said(
-        "| a step of stage 2 | {:.0f} ms | {:,.0f} ms | {:.1f} |",
-        MILLI * ours["2"]["step_seconds"],
-        MILLI * theirs["2"]["step_seconds"],
-        ratios["stage2"],
-    )
-    extrapolated = "{:.0f} s, extrapolated from {:d} and {:d} steps | {:.1f} |"
-    for words, seconds, ratio in (
-        ("372 + 96 | {:.1f} s", found["steps_seconds"], found["steps_ratio"]),
-        ("with compiled code in the cache | {:.1f} s", found["whole_seconds"], found["whole_ratio"]),
-        ("on a machine that has compiled nothing | {:.0f} s", found["first_run_seconds"], found["first_run_ratio"]),
-    ):
-        yield _said(f"{words} | {extrapolated}", seconds, whole, *steps, ratio)
-    yield _said(
-        "| projection alone, two directions | {:.1f} ms | {:.0f} ms | {:.1f} |",
-        MILLI * found["projection"]["seconds"],
-        MILLI * found["projection"]["yardstick_seconds"],
-        ratios["projection"],
-    )
-    yield _said(
-        "| evaluation of 60,000 images | {:.1f} s | {:.0f} s (from 6,000) | {:.0f} |",
-        found["evaluation"]["seconds_224px"],
-        found["evaluation"]["yardstick_seconds_224px"],
-        ratios["evaluation"],
-    )
-    yield _said(
-        "| peak memory, stage 1 and stage 2 | {:.1f} GB, {:.1f} GB | {:.1f} GB, {:.1f} GB |",
-        *(side[stage]["peak_bytes"] / GIGABYTE for side in (ours, theirs) for stage in ("1", "2")),
-    )
-
-
 def _gpu_sentences() -> Iterator[Sentence]:
     found = _read("h200/gpu")
-    theirs, passes = found["yardstick"], found["passes"]
-    yield _said(
-        "and {:.0f} of its {:.0f} s are extrapolated from {:d} steps of stage 2, and {:.0f} from {:d} steps of stage 1",
-        theirs["2"]["whole_seconds"],
-        found["whole_yardstick_seconds"],
-        theirs["2"]["steps"],
-        theirs["1"]["whole_seconds"],
-        theirs["1"]["steps"],
-    )
+    passes = found["passes"]
+    yield _said("would write took {:.0f} s in the same run", found["yardsticks"]["plain_whole_seconds"])
     yield _said(
         "Compiling takes {:.0f} to {:.0f} s the first time",
         *(passes[name]["warm_up_seconds"] for name in ("compiled", "compiled as torch does")),
@@ -118,22 +69,18 @@ def _gpu_sentences() -> Iterator[Sentence]:
     )
 
 
-def _passes() -> Iterator[Sentence]:
-    found = _read("h200/gpu")
-    yield _said("of the {:.0f} TFLOP/s of large bfloat16 products", found["matmul_peak_flops"] / 1e12)
-    for words, name in (
-        ("not compiled", "as it is"),
-        ("compiled by torch alone", "compiled as torch does"),
-        ("compiled by unweave: folded, over blocks, pooled first", "compiled"),
-    ):
-        one = found["passes"][name]
-        yield _said(
-            f"| {words} | {{:.1f}} ms | {{:,.0f}} | {{:.0f}} | {{:.0f}}% |",
-            MILLI * one["seconds"],
-            500 * round(one["images_per_second"] / 500),  # to 500, as the page says it
-            one["tflops"],
-            100 * one["share_of_peak"],
-        )
+def _retraining() -> Iterator[Sentence]:
+    plain, auto = (_read("h200/retrain")["compile"][way]["retrain"] for way in ("off", "auto"))
+    (phase,) = auto["phases"].values()
+    yield _said(
+        "({:,d} steps, `python -m bench.methods --methods retrain --compile off,auto`, "
+        "[`h200/retrain.json`](../results/speed/h200/retrain.json)) takes {:.0f} s plain and {:.0f} s with the defaults on a "
+        "machine that has compiled nothing, {:.0f} s of which go into the first six steps",
+        phase["steps"],
+        plain["seconds"],
+        auto["seconds"],
+        phase["first_steps_seconds"],
+    )
 
 
 def _quality() -> Iterator[Sentence]:

@@ -183,6 +183,24 @@ def test_every_metric_of_a_classifier_is_explained_with_its_direction(measured):
         assert pitfalls or metric.metric.startswith("relearn")
 
 
+def test_every_metric_of_answers_is_explained_with_its_direction():
+    numbers = {"log_probabilities": [[-0.1, -0.3, -0.2]] * 12, "right": [[True, False, True]] * 12}
+    numbers |= {"expected": [[-1.0] * 3] * 12, "spread": [[0.5] * 3] * 12, "written": ["a c"] * 12}
+    sheet = uw.AnswerSheet(questions=["q"] * 12, answers=["a b"] * 12, wrong=[[0.5, 0.7]] * 12, **numbers)
+    groups = ("forget", "adjacent", "held_out", "retain", "real_authors", "world_facts")
+    said = dict.fromkeys(groups, dataclasses.replace(sheet, gradient=[1.0] * 12))
+    found = uw.score_answers(said, reference=said, before=said, resamples=0).metrics
+    assert len({metric.metric for metric in found}) > 12
+    for metric in found:
+        formula, direction, pitfalls = entry(metric.metric)
+        assert formula
+        assert pitfalls
+        parts = dict.fromkeys(("forget", "others"), direction)
+        parts |= {words: arrow for arrow, words in re.findall(r"([↓↑]) (forget|others)", direction)}
+        arrow = {"lower": "↓", "higher": "↑", "reference": "→"}[metric.better]
+        assert arrow in parts["forget" if metric.subset in ("forget", "") else "others"], metric
+
+
 def test_every_metric_that_the_report_knows_is_explained():
     plain = [form for form, _ in WORDS if re.fullmatch(r"\w+", form)]
     assert len(plain) > 20

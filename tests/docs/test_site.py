@@ -33,6 +33,15 @@ def site(tmp_path_factory):
     return out
 
 
+PAGES = (
+    "index",
+    "results",
+    "compared",
+    *(f"reference/{name}" for name in ("python", "settings", "command-line", "metrics")),
+    "tutorials/compare-methods",
+)
+
+
 class Loaded(html.parser.HTMLParser):
     """What a page loads by itself: scripts, styles, pictures, frames."""
 
@@ -51,7 +60,7 @@ class Loaded(html.parser.HTMLParser):
 @needs_mkdocs
 def test_no_page_loads_anything_from_the_network(site):
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) >= 25
+    assert len(pages) >= 45
     for page in pages:
         reader = Loaded()
         reader.feed(page.read_text(encoding="utf-8"))
@@ -59,6 +68,15 @@ def test_no_page_loads_anything_from_the_network(site):
         assert reader.found
     for style in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import )[\"']?https?:", style.read_text(encoding="utf-8")), style
+
+
+@needs_mkdocs
+def test_a_tutorial_has_its_code_its_outputs_and_its_pictures(site):
+    text = (site / "tutorials" / "forget-a-class.html").read_text(encoding="utf-8")
+    assert "language-python" in text
+    assert "Forgotten: yes." in text
+    assert re.findall(r'src="forget-a-class-\d\.png"', text)
+    assert 'href="remove-people.html"' in text
 
 
 @needs_mkdocs
@@ -85,9 +103,10 @@ def test_the_site_from_a_folder_in_a_browser(site, tmp_path):
         browser.develop("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
         for scheme in ("light", "dark"):
             browser.develop("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-            for page in ("index", "results", "reference/python", "reference/settings", "reference/command-line"):
+            for page in PAGES:
                 browser.open(site / f"{page}.html")
                 assert browser.run("return document.documentElement.scrollWidth") == 390, page
+                assert browser.run("return [...document.images].filter((one) => !one.naturalWidth || !one.alt)") == []
             backgrounds.add(browser.run("return getComputedStyle(document.body).backgroundColor"))
         assert len(backgrounds) == 2
         assert [entry for entry in browser.log("browser") if entry["level"] == "SEVERE"] == []

@@ -46,6 +46,43 @@ def test_trackers_get_no_hash_of_a_split_and_their_folder_is_private(model, spli
     assert (tmp_path / "tracking").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
+def test_weights_and_biases_offline(model, split, tmp_path, monkeypatch):
+    """As docs/how-to/watch.md says: without an account, into files."""
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("wandb")], **QUICK)
+    (run,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert next(run.glob("*.wandb")).stat().st_size > 500
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_into_a_file(model, split, tmp_path, monkeypatch):
+    """As docs/how-to/watch.md says: without a server, into a data base of one file."""
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    result = unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("mlflow")], **QUICK)
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (experiment,) = client.search_experiments(filter_string="name = 'first'")
+    (run,) = client.search_runs([experiment.experiment_id])
+    logged = client.get_metric_history(run.info.run_id, "stage 2/adjacent_loss")
+    losses = result.history.column("adjacent_loss", phase="stage 2")
+    assert [metric.value for metric in logged] == pytest.approx(losses)
+    assert run.data.params["method"] == "two-stage"
+
+
+def test_the_command_tells_tensorboard(unweave_command, tmp_path):
+    pytest.importorskip("tensorboard")
+    words = ("run", "digits", "--method", "ga", "--set", "epochs=1", "--device", "cpu", "--track", "tensorboard")
+    code, _, err = unweave_command(*words, "--no-guard", "--out", tmp_path / "first")
+    assert code == 0, err
+    assert "ascend/loss" in scalars(tmp_path / "tracking" / "first")
+
+
 class Recorder(accelerate_tracking.GeneralTracker):
     """A tracker of one's own, as Accelerate describes it."""
 

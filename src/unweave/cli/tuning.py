@@ -80,7 +80,7 @@ def tune(
     from unweave.lab.tuning import tune as run_tuning
 
     how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
-    own_seed: dict[str, Any] = {} if seed is None else {"seed": seed}
+    limits: dict[str, Any] = {"time_limit": time_limit, **({} if seed is None else {"seed": seed})}
     source = partial(find_benchmark, benchmark, data=data, options=chosen_options(options, small))
     try:
         with sharing(workers, source, Compute(**how), cluster=cluster) as count:
@@ -94,8 +94,7 @@ def tune(
                 workers=count,
                 cluster=cluster,
                 **how,
-                **own_seed,
-                time_limit=time_limit,
+                **limits,
                 write=say,
             )
     except KeyboardInterrupt:
