@@ -44,7 +44,12 @@ class Votes:
     @property
     def forecast(self) -> float:
         """The forget samples' share where that of the kept ones is half-way between its smallest and its largest."""
-        return round(_at(self.kept, (min(self.kept) + max(self.kept)) / 2 - NOISE, self.forget), 4)
+        return round(self.at(0.5), 4)
+
+    def at(self, part: float, *, noise: float = NOISE) -> float:
+        """Return the forget samples' share at a part of the way that the kept ones' share goes."""
+        level = (1 - part) * min(self.kept) + part * max(self.kept) - noise
+        return _at(self.kept, min(level, max(self.kept)), self.forget)
 
 
 def votes_in(
