@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Samples, as_groups, nearest
+from unweave.errors import UsageError
 from unweave.evaluation.features import features
 from unweave.evaluation.layers import layer_features
 from unweave.runtime import Precision
@@ -70,7 +71,10 @@ def votes_in(
     forget, kept = evenly(forget, FORGET), evenly(kept, KEPT)
     rows = torch.cat([forget, kept])
     where: dict[str, Any] = {"device": device, "precision": precision}
-    layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
+    try:
+        layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
+    except UsageError:  # samples of different sizes; the last features may do
+        layers = []
     layers = layers or [features(model, samples, rows, **where)]
     places = torch.arange(len(rows))
     return votes_by(layers, places[: len(forget)], places[len(forget) :], labels[rows], k=k)
