@@ -88,20 +88,24 @@ def oracle(rows: Sequence[Row]) -> str:
 def settings(rows: Sequence[Row], defaults: Sequence[Row]) -> str:
     """Return what other settings of the default method did to a task, beside its defaults."""
     lines = [
-        "| task | setting | test forget (retrained) | adjacent test | remote test | cost, training = 1 |",
-        "|---|---|---|---|---|---|",
+        "| task | seed | setting | test forget (retrained) | adjacent test | remote test | cost, training = 1 |",
+        "|---|---|---|---|---|---|---|",
     ]
     for task, cells in _by("task", rows).items():
         for row in (*(row for row in defaults if row["task"] == task), *cells):
             after, before, retrained = (row[when] for when in ("after", "before", "retrained"))
             kept = [f"{100 * before[f'test {n}']:.1f} → {100 * after[f'test {n}']:.1f}" for n in ("adjacent", "remote")]
             how = ", ".join(f"{name} {value:g}" for name, value in row["settings"].items()) or "the defaults"
-            gone = f"{100 * after['test forget']:.1f} ({100 * retrained['test forget']:.1f})"
-            lines.append(f"| {task} | {how} | {gone} | {' | '.join(kept)} | {row['share']:.2f} |")
+            gone = _beside(after["test forget"], retrained["test forget"])
+            lines.append(f"| {task} | {row['seed']} | {how} | {gone} | {' | '.join(kept)} | {row['share']:.2f} |")
     return "\n".join(lines)
 
 
 APART = ("rmia", "losses", "predictions")
+
+
+def _beside(share: float | None, retrained: float | None) -> str:
+    return "–" if share is None or retrained is None else f"{100 * share:.1f} ({100 * retrained:.1f})"
 
 
 def _short(value: Any) -> str:
