@@ -1,4 +1,4 @@
-"""The tables of docs/strangers.md, from committed rows. `python -m bench.strangers.page` writes them into the page."""
+"""The tables of docs/strangers.md and others, from committed rows. `python -m bench.strangers.page` writes them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.strangers import page_tables
 from bench.strangers.summary import FORGOTTEN, KEPT, cell_of, exceeds_retrained
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "strangers.md"
+TRIED = ROOT / "docs" / "what-we-tried.md"
 RESULTS = ROOT / "results" / "strangers"
 HEAD = (
     "| task | request | train forget | test forget (retrained) | adjacent test | remote test | cost, training = 1 |\n"
@@ -61,33 +63,9 @@ def facts(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def forecasts(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the forecasts beside what retrained models recognise, means over seeds, and the error over all cells."""
-    lines = ["| task | request | forecast | retrained | largest error |", "|---|---|---|---|---|"]
-    for name in dict.fromkeys(row["task"] for row in rows):
-        cells = [row for row in rows if row["task"] == name]
-        means = [100 * statistics.fmean(row[what] for row in cells) for what in ("forecast", "retrained")]
-        error = 100 * max(abs(row["forecast"] - row["retrained"]) for row in cells)
-        lines.append(f"| {name} | {cells[0]['request']} | {means[0]:.0f} | {means[1]:.0f} | {error:.0f} |")
-    errors = [abs(row["forecast"] - row["retrained"]) for row in rows]
-    mean, middle = 100 * statistics.fmean(errors), 100 * statistics.median(errors)
-    lines.append(
-        f"\nThe error is {mean:.0f} points in the mean, {middle:.0f} in the median and {100 * max(errors):.0f} at "
-        f"worst, over {len(rows)} cells of {len({row['task'] for row in rows})} tasks."
-    )
-    return "\n".join(lines)
-
-
-def filled(text: str) -> str:
-    """Return the page with every table as the committed rows have it."""
-    parts = {
-        "judgement": table(read("judgement.jsonl")),
-        "judgement facts": facts(read("judgement.jsonl")),
-        "development": table(read("development.jsonl")),
-        "development facts": facts(read("development.jsonl")),
-        "forecasts": forecasts(read("forecasts.jsonl")),
-    }
-    for name, part in parts.items():
+def filled(text: str, page: Path | None = None) -> str:
+    """Return a page, that on strangers if none is named, with every table as the committed rows have it."""
+    for name, part in (_parts() if page != TRIED else _tried()).items():
         marks = f"<!-- {name} -->", "<!-- end -->"
         text, found = re.subn(
             f"({re.escape(marks[0])}\n).*?({re.escape(marks[1])})",
@@ -96,8 +74,27 @@ def filled(text: str) -> str:
             flags=re.S,
         )
         if found != 1:
-            raise ValueError(f"{PAGE} has {found} places for {name!r}, but needs one.")
+            raise ValueError(f"{page or PAGE} has {found} places for {name!r}, but needs one.")
     return text
+
+
+def _parts() -> dict[str, str]:
+    return {
+        "judgement": table(read("judgement.jsonl")),
+        "judgement facts": facts(read("judgement.jsonl")),
+        "development": table(read("development.jsonl")),
+        "development facts": facts(read("development.jsonl")),
+        "forecasts": page_tables.forecasts(read("forecasts.jsonl")),
+        "unseen": page_tables.unseen(read("unseen.jsonl")),
+        "oracle": page_tables.oracle(read("oracle.jsonl")),
+    }
+
+
+def _tried() -> dict[str, str]:
+    return {
+        "forecast rules": page_tables.forecast_rules(read("forecasts.jsonl")),
+        "adaptive settings": page_tables.settings(read("tried.jsonl"), read("development.jsonl")),
+    }
 
 
 def _line(rows: Sequence[dict[str, Any]]) -> str:
@@ -140,4 +137,5 @@ def _named(cells: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in (PAGE, TRIED):
+        page.write_text(filled(page.read_text(encoding="utf-8"), page), encoding="utf-8")

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from unweave.data import Samples
+from unweave.errors import UsageError
+from unweave.evaluation import votes_in
 from unweave.evaluation.layers import LONGEST, MOST, layer_features
 
 
@@ -47,6 +49,40 @@ def test_texts_are_counts_of_their_words_and_means_without_padding():
     assert counts[0].count_nonzero() == 3
     assert torch.equal(counts[0], counts[1])
     assert torch.allclose(means[0], means[1], atol=1e-6)
+
+
+def test_videos_and_wide_rows_are_made_short():
+    model = nn.Sequential(nn.Conv3d(1, 4, 3, padding=1), nn.Flatten(), nn.Linear(4 * 5 * 40 * 40, 2))
+    video, first, last = layers_of(model, torch.randn(3, 1, 5, 40, 40))
+    assert video.shape[1] <= LONGEST
+    assert first.shape[1] <= LONGEST
+    assert last.shape == (3, 2)
+    wide, _ = layers_of(nn.Linear(30_000, 2), torch.randn(3, 30_000))
+    assert wide.shape == (3, LONGEST)
+
+
+def test_samples_of_different_sizes_have_the_last_features_alone():
+    class Summing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.head = nn.Identity(), nn.Linear(1, 2)
+
+        def forward(self, inputs):
+            return self.head(inputs.sum(1, keepdim=True))
+
+    def padded(some):
+        longest = max(len(one[0]) for one in some)
+        rows = [nn.functional.pad(one[0], (0, longest - len(one[0]))) for one in some]
+        return torch.stack(rows), torch.tensor([one[1] for one in some])
+
+    data = [(torch.ones(1 + number // 300), number % 2) for number in range(900)]
+    samples = Samples(data, collate=padded)
+    model, rows = Summing(), torch.arange(900)
+    with pytest.raises(UsageError, match="rows of"):
+        layer_features(model, samples, rows, device="cpu")
+    labels = torch.arange(900) % 2
+    found = votes_in(model, samples, rows[:100], rows[100:], labels, k=5, device="cpu")
+    assert len(found.kept) == 1
 
 
 def test_a_model_whose_layers_give_no_rows_has_no_depths():

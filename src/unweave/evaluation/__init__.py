@@ -38,7 +38,7 @@ from unweave.evaluation.relearn import Relearning, RelearnSettings, relearn
 from unweave.evaluation.rmia import confidences, log_ratios, relative_scores
 from unweave.evaluation.scores import Scores
 from unweave.evaluation.ulira import balanced_halves, left_out_ratios, log_likelihood_ratio, told_right
-from unweave.evaluation.votes import votes_by, votes_in
+from unweave.evaluation.votes import Votes, votes_by, votes_in
 
 __all__ = [
     "FEWEST",
@@ -62,6 +62,7 @@ __all__ = [
     "Relearning",
     "Scores",
     "Shortfall",
+    "Votes",
     "accuracy_and_losses",
     "array",
     "ask",

@@ -19,6 +19,7 @@ from unweave.tasks import explained
 MASK, TOKENS = "attention_mask", "input_ids"
 MOST = 8  # layers that are looked at
 LONGEST = 512  # numbers that are kept of a sample at one depth
+WIDEST = 8_192  # numbers of a row from which the short one is made
 FEW = 13  # samples that show the order of the layers; a prime, so that nothing else has this length
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase)
 
@@ -38,6 +39,9 @@ def layer_features(
     Images are made small and sequences are averaged, so that each row has about 500 numbers at most. The input comes
     first: numbers as they are, tokens as a count of each. The list is empty if no layer gives a row for each sample.
 
+    Raises:
+        UsageError: Features are not finite, or differ in length between samples.
+
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> found = layer_features(model, Samples((torch.randn(5, 4), torch.zeros(5, dtype=torch.long))), torch.arange(5))
     >>> [part.shape[1] for part in found]
@@ -56,8 +60,13 @@ def layer_features(
         found: dict[nn.Module, Tensor] = {}
         with _watched(layers, lambda layer, output: found.setdefault(layer, _short(layer, output, data))):
             explained(model, data)
-        parts = [*_input(data), *(found[layer] for layer in layers)]
-        widths[:] = [part.shape[1] for part in parts]
+        parts = [*_input(data), *(found[layer] for layer in layers if layer in found)]
+        here = [part.shape[1] for part in parts]
+        if widths and here != widths:
+            raise UsageError(
+                f"The model's layers give rows of {widths} numbers for some samples, of {here} for others."
+            )
+        widths[:] = here
         return torch.cat(parts, dim=1)
 
     every = forward.rows(read, model, samples, rows, batch_size=batch_size)[0].cpu()
@@ -128,12 +137,17 @@ def _counts(tokens: Tensor, mask: Tensor | None) -> Tensor:
 def _short(layer: nn.Module | None, output: Tensor, data: Data) -> Tensor:
     """Return an output with one short row for each sample."""
     output = output.float()
-    if output.ndim == 4:
+    if output.ndim >= 4:
+        output = output.flatten(2, -2)
         side = max(1, int((LONGEST / output.shape[1]) ** 0.5))
         output = functional.adaptive_avg_pool2d(output, (min(side, output.shape[2]), min(side, output.shape[3])))
-    elif output.ndim == 3 and not isinstance(layer, nn.Conv1d):
+    elif isinstance(layer, nn.Conv1d):
+        output = functional.adaptive_avg_pool1d(output, max(1, LONGEST // output.shape[1]))
+    elif output.ndim == 3:
         output = _mean_of_tokens(output, data)
     output = output.flatten(1)
+    if output.shape[1] > WIDEST:
+        output = functional.adaptive_avg_pool1d(output, WIDEST)
     if output.shape[1] <= LONGEST:
         return output
     draw = torch.Generator().manual_seed(0)  # a random projection keeps distances

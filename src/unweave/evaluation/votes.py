@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Samples, as_groups, nearest
+from unweave.errors import UsageError
 from unweave.evaluation.features import features
 from unweave.evaluation.layers import layer_features
 from unweave.runtime import Precision
@@ -44,7 +45,12 @@ class Votes:
     @property
     def forecast(self) -> float:
         """The forget samples' share where that of the kept ones is half-way between its smallest and its largest."""
-        return round(_at(self.kept, (min(self.kept) + max(self.kept)) / 2 - NOISE, self.forget), 4)
+        return round(self.at(0.5), 4)
+
+    def at(self, part: float, *, noise: float = NOISE) -> float:
+        """Return the forget samples' share at a part of the way that the kept ones' share goes."""
+        level = (1 - part) * min(self.kept) + part * max(self.kept) - noise
+        return _at(self.kept, min(level, max(self.kept)), self.forget)
 
 
 def votes_in(
@@ -65,7 +71,10 @@ def votes_in(
     forget, kept = evenly(forget, FORGET), evenly(kept, KEPT)
     rows = torch.cat([forget, kept])
     where: dict[str, Any] = {"device": device, "precision": precision}
-    layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
+    try:
+        layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
+    except UsageError:  # samples of different sizes; the last features may do
+        layers = []
     layers = layers or [features(model, samples, rows, **where)]
     places = torch.arange(len(rows))
     return votes_by(layers, places[: len(forget)], places[len(forget) :], labels[rows], k=k)

@@ -1,0 +1,136 @@
+"""Tables of the pages beside those of runs: forecasts, the goal retrain for single samples, the oracle's rehearsal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from bench.strangers.oracle import best_of, regret
+from unweave.evaluation import Votes
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+def forecasts(rows: Sequence[Row]) -> str:
+    """Return the forecasts beside what retrained models recognise, means over seeds, and the error over all cells."""
+    lines = ["| task | request | forecast | retrained | largest error |", "|---|---|---|---|---|"]
+    for name, cells in _by("task", rows).items():
+        means = [100 * statistics.fmean(row[what] for row in cells) for what in ("forecast", "retrained")]
+        error = 100 * max(abs(row["forecast"] - row["retrained"]) for row in cells)
+        lines.append(f"| {name} | {cells[0]['request']} | {means[0]:.0f} | {means[1]:.0f} | {error:.0f} |")
+    mean, middle, worst = _errors(rows, lambda row: row["forecast"])
+    lines.append(
+        f"\nThe error is {mean:.0f} points in the mean, {middle:.0f} in the median and {worst:.0f} at worst, over "
+        f"{len(rows)} cells of {len(_by('task', rows))} tasks."
+    )
+    return "\n".join(lines)
+
+
+def forecast_rules(rows: Sequence[Row]) -> str:
+    """Return the error of several rules for the depth whose votes count."""
+    rules: dict[str, Callable[[Votes], float]] = {
+        "the last features": lambda votes: votes.forget[-1],
+        "the first: the input": lambda votes: votes.forget[0],
+        "a third of the way": lambda votes: votes.at(1 / 3),
+        "half-way (taken)": lambda votes: votes.forecast,
+        "two thirds": lambda votes: votes.at(2 / 3),
+        "half-way, without allowing for noise": lambda votes: votes.at(1 / 2, noise=0),
+    }
+    lines = ["| votes at | mean error | median | worst |", "|---|---|---|---|"]
+    for name, rule in rules.items():
+        errors = _errors(rows, lambda row, rule=rule: rule(Votes(**_tuples(row["votes"]))))
+        lines.append(f"| {name} | {' | '.join(f'{error:.1f}' for error in errors)} |")
+    return "\n".join(lines)
+
+
+def unseen(rows: Sequence[Row]) -> str:
+    """Return how near the goal retrain comes to retrained models, beside how near these are to each other."""
+    lines = [
+        "| task | aim | RMIA's AUC (retrained) | losses apart | predictions apart | cost, training = 1 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for task, cells in _by("task", rows).items():
+        for aim, some in _by("aim", cells).items():
+            near = [f"{_mean(some, key):.2f} ({_mean(some, f'{key} retrained'):.2f})" for key in APART]
+            lines.append(f"| {task} | {aim} | {' | '.join(near)} | {_mean(some, 'share'):.2f} |")
+    return "\n".join(lines)
+
+
+def oracle(rows: Sequence[Row]) -> str:
+    """Return the regrets of the tasks whose trials are complete."""
+    lines = [
+        "| task | seed | oracle | adjacent test: default, oracle | remote test: default, oracle |",
+        "|---|---|---|---|---|",
+    ]
+    regrets = []
+    for task, cells in _by("task", rows).items():
+        best = best_of(dict(row) for row in cells if row["method"] and row["seed"] == cells[0]["seed"])
+        for default in (dict(row) for row in cells if row["method"] is None):
+            chosen = next(dict(row) for row in cells if best and _is_same(row, best, default["seed"]))
+            lacks = regret(default, chosen)
+            regrets.append(lacks)
+            changes = [
+                f"{100 * default[f'second {name}']:.1f}, {100 * chosen[f'second {name}']:.1f}"
+                for name in ("adjacent", "remote")
+            ]
+            how = ", ".join(f"{name} {_short(value)}" for name, value in chosen["settings"].items()) or "its default"
+            lines.append(f"| {task} | {default['seed']} | {chosen['method']}: {how} | {' | '.join(changes)} |")
+    words = [
+        f"{name} {statistics.median(one[name] for one in regrets):.1f} in the median and "
+        f"{max(one[name] for one in regrets):.1f} at worst"
+        for name in ("adjacent", "remote")
+    ]
+    lines.append(f"\nRegret in points, on the half that did not choose: {'; '.join(words)}.")
+    return "\n".join(lines)
+
+
+def settings(rows: Sequence[Row], defaults: Sequence[Row]) -> str:
+    """Return what other settings of the default method did to a task, beside its defaults."""
+    lines = [
+        "| task | seed | setting | test forget (retrained) | adjacent test | remote test | cost, training = 1 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task, cells in _by("task", rows).items():
+        for row in (*(row for row in defaults if row["task"] == task), *cells):
+            after, before, retrained = (row[when] for when in ("after", "before", "retrained"))
+            kept = [f"{100 * before[f'test {n}']:.1f} → {100 * after[f'test {n}']:.1f}" for n in ("adjacent", "remote")]
+            how = ", ".join(f"{name} {value:g}" for name, value in row["settings"].items()) or "the defaults"
+            gone = _beside(after["test forget"], retrained["test forget"])
+            lines.append(f"| {task} | {row['seed']} | {how} | {gone} | {' | '.join(kept)} | {row['share']:.2f} |")
+    return "\n".join(lines)
+
+
+APART = ("rmia", "losses", "predictions")
+
+
+def _beside(share: float | None, retrained: float | None) -> str:
+    return "–" if share is None or retrained is None else f"{100 * share:.1f} ({100 * retrained:.1f})"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _is_same(row: Row, best: Row, seed: int) -> bool:
+    return (row["method"], row["number"], row["seed"]) == (best["method"], best["number"], seed)
+
+
+def _by(key: str, rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[key], []).append(row)
+    return found
+
+
+def _errors(rows: Sequence[Row], guess: Callable[[Row], float]) -> tuple[float, float, float]:
+    errors = [100 * abs(guess(row) - row["retrained"]) for row in rows]
+    return statistics.fmean(errors), statistics.median(errors), max(errors)
+
+
+def _tuples(votes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(values) for name, values in votes.items()}
+
+
+def _mean(rows: Sequence[Row], key: str) -> float:
+    return statistics.fmean(row[key] for row in rows)
