@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import unweave as uw
+from unweave.api.verdict import _judged
 from unweave.engine import Cost
 from unweave.evaluation import NeverSeen, never_seen
 
@@ -170,3 +171,23 @@ def test_a_forecast_that_cannot_be_made_says_why(case):
     result = uw.unlearn(Headless(), split, "ga", epochs=1, guard=None, compute=CPU)
     assert result.verdict.never_seen.share is None
     assert "no linear layer" in str(result.verdict)
+
+
+def test_test_data_that_the_original_does_not_know_cannot_tell_what_was_kept():
+    """A language model does not know facts that it was not trained on: its training data are judged."""
+
+    def made(known):
+        numbers = {
+            ("train", "forget"): (1.0, 0.0),
+            ("train", "adjacent"): (1.0, 0.5),
+            ("train", "remote"): (1.0, 0.99),
+            ("test", "remote"): (known, known),
+        }
+        rows = [
+            {"split": split, "subset": subset, "before": before, "after": after, "samples": 400}
+            for (split, subset), (before, after) in numbers.items()
+        ]
+        return [(row["split"], row["subset"]) for row in _judged(tuple(rows))]
+
+    assert made(0.0) == made(0.09) == [("train", "adjacent"), ("train", "remote")]
+    assert made(0.5) == [("train", "adjacent"), ("test", "remote")]

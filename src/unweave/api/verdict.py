@@ -14,6 +14,7 @@ from unweave.evaluation import Metric, NeverSeen, Scores
 
 FORGOTTEN = 0.01  # share of the forget samples of the training data that may still be recognised
 KEPT = 0.02  # accuracy that kept data may lose
+HARDLY = 0.1  # test data must be recognised this well, beside training data, to tell what was kept
 NEAR = 0.05  # distance to the share that a model which never saw the samples recognises
 
 Place = tuple[str, str]
@@ -25,8 +26,8 @@ class Verdict:
 
     Attributes:
         forgotten: Whether at most 1% of the forget training samples are recognised. None: it cannot be told.
-        kept: Whether adjacent and remote data lost at most 2 points of accuracy, on test data if there is some. None:
-            it cannot be told.
+        kept: Whether adjacent and remote data lost at most 2 points of accuracy, on test data if there is some of which
+            the original recognises a tenth of what it recognises of training data. None: it cannot be told.
         rows: Accuracy before and after, for every part of the data and subset.
         cost: What the run took.
         goal: ``"erase"``, or ``"retrain"`` if the run was to give a model as if never trained on the forget data.
@@ -222,6 +223,17 @@ def _noise(row: Mapping[str, Any]) -> float:
 
 
 def _judged(rows: tuple[Mapping[str, Any], ...]) -> list[Mapping[str, Any]]:
-    """Return the rows of kept data: on test data if there is some, otherwise on training data."""
-    kept = [row for row in rows if row["subset"] in ("adjacent", "remote") and row["before"] is not None]
-    return [row for row in kept if row["split"] == "test"] or kept
+    """Return the rows of kept data: of each subset test data, if there is some that can tell, else training data.
+
+    Test data of which the original recognises hardly any, beside training data, cannot tell: a language model does not
+    know facts that it was not trained on.
+    """
+    found = []
+    for subset in ("adjacent", "remote"):
+        kept = {row["split"]: row for row in rows if row["subset"] == subset and row["before"] is not None}
+        test, train = kept.get("test"), kept.get("train")
+        if test is not None and (train is None or test["before"] >= HARDLY * train["before"]):
+            found.append(test)
+        elif train is not None:
+            found.append(train)
+    return found

@@ -17,7 +17,7 @@ from unweave.cli.sharing import sharing
 from unweave.engine import Compute
 from unweave.errors import RunError, UsageError, on_one_line
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
-from unweave.lab.report import Group, Results, accuracy_table, label
+from unweave.lab.report import Group, Results, accuracy_table, answer_table, label
 from unweave.lab.study import (
     Cell,
     CellProgress,
@@ -160,19 +160,27 @@ def _asked_for(
     return _with_recipe(benchmark, each_once(cells)), presets
 
 
+def _by_label(
+    store: Store, groups: dict[Cell, Group], read: Callable[[str], dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the scores of the finished cells, by the name of their row."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for cell, group in groups.items():
+        if store.is_done(cell) and (scores := read(cell.name)):
+            found.setdefault(label(group, groups.values()), []).append(scores)
+    return found
+
+
 def _show(store: Store, cells: list[Cell], *, as_json: bool) -> None:
     """Print the table, the failed cells, and how many cells are left."""
     groups = {cell: Group(cell.method, profile_of(cell), cell.variant) for cell in cells}
-    rows: dict[str, list[Any]] = {}
-    for cell, group in groups.items():
-        if store.is_done(cell):
-            rows.setdefault(label(group, groups.values()), []).append(store.scores_of(cell.name))
+    rows, answers = (_by_label(store, groups, read) for read in (store.scores_of, store.answer_scores_of))
     done, failed = sum(map(store.is_done, cells)), store.failures(cells)
     if as_json:
         content = {"out": str(store.folder), "table": str(store.table), "cells": len(cells), "done": done}
         typer.echo(json.dumps({**content, "failed": failed}))
     elif rows:
-        out_console.print(accuracy_table(rows))
+        out_console.print(answer_table(answers) if answers else accuracy_table(rows))
         if caution := Results(folder=store.folder, about=store.about()).caution:
             out_console.print(caution, highlight=False, markup=False)
         next_one = shlex.join(["unweave", "report", str(store.folder)])

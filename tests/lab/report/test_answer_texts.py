@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from tests.helpers.browser import needs_browser
 from tests.helpers.reports import HOSTILE, VARIANT, make_study
 from unweave.errors import RunError
+from unweave.lab.report import answer_table, read_results, write_report
 from unweave.lab.report import answer_texts as answer_module
-from unweave.lab.report import read_results, write_report
 from unweave.lab.report.answer_texts import answer_texts
 from unweave.lab.report.grids import study_grids
 from unweave.lab.study import Store
@@ -131,3 +132,22 @@ def test_answers_can_be_chosen_and_searched(browser, study):
     browser.select("answers-group", number[f"{HOSTILE} {VARIANT}"])
     assert browser.run(rows)[1][3] == "<b>bold</b> 0 77"  # the search stays, and text stays text
     assert browser.run("return document.querySelectorAll('#answers-table b').length") == 0
+
+
+def test_a_study_of_answers_prints_their_probability_and_rouge():
+    def scores(probability, rouge):
+        numbers = {"probability": probability, "rouge": rouge}
+        return {
+            "metrics": [
+                {"split": "answers", "subset": subset, "metric": metric, "value": value, "better": "higher"}
+                for metric, value in numbers.items()
+                for subset in ("forget", "adjacent")
+            ]
+        }
+
+    console = Console(record=True, width=80)
+    console.print(answer_table({"npo": [scores(0.25, 0.5), scores(0.75, 0.5)], "original": [scores(1.0, 1.0)]}))
+    shown = {line.split()[0]: line.split()[1:] for line in console.export_text().splitlines() if line.strip()}
+    assert shown["npo"] == ["50.0±35.4", "50.0±35.4", "–", "50.0±0.0", "50.0±0.0", "–"]
+    assert shown["original"] == ["100.0", "100.0", "–", "100.0", "100.0", "–"]
+    assert shown["answers"][:2] == ["in", "%,"]

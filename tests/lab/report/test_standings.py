@@ -74,3 +74,19 @@ def test_every_standing_has_words_that_fit_its_sentence(key, words):
     assert (only.words, only.rank) == (words, RANKS[key])
     if only.forgets:
         assert said.title == f"one {words}"
+
+
+def test_what_was_kept_is_read_off_data_that_the_original_knows():
+    """A language model recognises no test data, so a loss shows on training data alone."""
+    found = Results(folder=Path("study"), about={"benchmark": "b"})
+    numbers = {"original": (1.0, 1.0, 0.0), "rough": (0.5, 1.0, 0.0), "careful": (0.99, 0.99, 0.0)}
+    for name, (adjacent, remote, unseen) in numbers.items():
+        found.values[Group(name, "", "")] = {
+            Place("train", "forget", "accuracy"): {0: Value(1.0 if name == "original" else 0.0)},
+            Place("train", "adjacent", "accuracy"): {0: Value(adjacent)},
+            Place("train", "remote", "accuracy"): {0: Value(remote)},
+            Place("test", "remote", "accuracy"): {0: Value(unseen)},
+        }
+    standing = {one.group.method: one for one in verdict(found).standings}
+    assert {name: one.keeping for name, one in standing.items()} == {"rough": "collapses", "careful": "keeps"}
+    assert standing["rough"].worst == Place("train", "adjacent", "accuracy")

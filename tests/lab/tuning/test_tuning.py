@@ -158,6 +158,15 @@ def test_a_fifth_of_every_subset_is_held_out():
     assert carved.train.samples is carved.test.samples is task.train.samples
 
 
+def test_of_texts_all_forget_data_is_judged():
+    """A fact is not forgotten because another one is; what is kept is judged on what is held out."""
+    task = tiny().load()
+    carved = carve(task, seed=100, texts=True)
+    assert sorted(carved.test.forget) == sorted(carved.train.forget) == task.train.forget.tolist()
+    for subset in ("adjacent", "remote"):
+        assert not set(carved.test[subset].tolist()) & set(carved.train[subset].tolist())
+
+
 class Forbidden(torch.utils.data.Dataset):
     """Test data that must not be read."""
 

@@ -12,7 +12,7 @@ from unweave.lab.report.figures import loss_distributions
 from unweave.lab.report.record_page import drift_rows, write_record_page
 from unweave.lab.report.results import Group, Results, label
 from unweave.lab.report.study_reader import read_results
-from unweave.lab.report.tables import accuracy_table, grid_table
+from unweave.lab.report.tables import accuracy_table, answer_table, grid_table
 from unweave.lab.report.watching import watch_report
 from unweave.lab.report.write import Report, write_report
 
@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "Results",
     "accuracy_table",
+    "answer_table",
     "compare",
     "drift_rows",
     "grid_table",

@@ -41,8 +41,8 @@ DEFINITIONS = (
     ("Forgets", "at most 5% of the forget samples are still recognised."),
     (
         "Keeps",
-        "adjacent and remote accuracy fall by at most 2 points on average, measured on test data or, without any, on "
-        "training data. A fall of 2 to 10 points is a price; more ruins the model.",
+        "adjacent and remote accuracy fall by at most 2 points on average, measured on test data or, without any "
+        "that the original knows, on training data. A fall of 2 to 10 points is a price; more ruins the model.",
     ),
     ("Retrain", "a model trained from the start without the forget data: what forgetting would ideally give."),
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from unweave.lab.report.grids import Grid
+from unweave.lab.report.measures import SPLITS, SUBSETS
 
-COLUMNS = tuple((part, subset) for part in ("train", "test") for subset in ("forget", "adjacent", "remote"))
+COLUMNS = tuple((part, subset) for part in SPLITS for subset in SUBSETS)
+NAMES = {"prob.": "probability", "ROUGE": "rouge"}
+ANSWER_COLUMNS = tuple((metric, subset) for metric in NAMES for subset in SUBSETS)
 
 WIDTH = 80  # of a terminal
 
@@ -32,6 +35,20 @@ def percent(values: Sequence[float | None]) -> str:
 
 def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     """Return a table with one row per method from the scores of its seeds. It fits into 80 columns."""
+    return _table_of_shares(rows, COLUMNS, _accuracy, "accuracy")
+
+
+def answer_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """Return the same of the scores of language models' answers: their probability, and ROUGE-L of what is written."""
+    return _table_of_shares(rows, ANSWER_COLUMNS, _about_answers, "answers")
+
+
+def _table_of_shares(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    columns: Sequence[tuple[str, str]],
+    read: Callable[[Mapping[str, Any], str, str], float | None],
+    words: str,
+) -> Table:
     low, high = (pick(len(scores) for scores in rows.values()) for pick in (min, max))
     seeds = f"{low} to {high}" if low < high else str(high)
     table = Table(
@@ -39,22 +56,30 @@ def accuracy_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
-        caption=f"accuracy in %{f', mean±std of {seeds} seeds' if high > 1 else ''}; ↓ lower is better, ↑ higher",
+        caption=f"{words} in %{f', mean±std of {seeds} seeds' if high > 1 else ''}; ↓ lower is better, ↑ higher",
         caption_justify="left",
     )
     cells = {
-        name: [percent([_accuracy(score, part, subset) for score in scores]) for part, subset in COLUMNS]
+        name: [percent([read(score, part, subset) for score in scores]) for part, subset in columns]
         for name, scores in rows.items()
     }
-    headings = [f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}" for part, subset in COLUMNS]
-    columns = zip(headings, *cells.values(), strict=True)
-    rest = sum(2 + max(len(line) for text in column for line in text.split("\n")) for column in columns)
+    headings = [f"{part}\n{subset}{'↓' if subset == 'forget' else '↑'}" for part, subset in columns]
+    shown = zip(headings, *cells.values(), strict=True)
+    rest = sum(2 + max(len(line) for text in column for line in text.split("\n")) for column in shown)
     table.add_column("", overflow="fold")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, texts in cells.items():
         table.add_row(folded(name, max(10, WIDTH - rest)), *texts)
     return table
+
+
+def _about_answers(scores: Mapping[str, Any], metric: str, subset: str) -> float | None:
+    for row in scores.get("metrics", []):
+        if (row["metric"], row["subset"]) == (NAMES[metric], subset):
+            value: float | None = row.get("value")
+            return value
+    return None
 
 
 def _accuracy(scores: Mapping[str, Any], part: str, subset: str) -> float | None:

@@ -16,13 +16,15 @@ from unweave.data import SUBSETS
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import BenchmarkTask
 
+FORGET = SUBSETS[0]
 HELD_OUT = 0.2  # of each subset
 
 
-def carve(task: BenchmarkTask, *, seed: int) -> BenchmarkTask:
+def carve(task: BenchmarkTask, *, seed: int, texts: bool = False) -> BenchmarkTask:
     """Divide the training data: four fifths of each subset to train on, one fifth to judge on.
 
-    A task that brings other data to tune on is not divided.
+    With ``texts``, all forget data is in both: a fact is not forgotten because another one is. A task that brings other
+    data to tune on is not divided.
     """
     if task.development is not None:
         return task.development()
@@ -37,5 +39,7 @@ def carve(task: BenchmarkTask, *, seed: int) -> BenchmarkTask:
             )
         count = max(1, round(HELD_OUT * len(rows)))
         held[subset], kept[subset] = rows[:count], rows[count:]
+        if texts and subset == FORGET:
+            held[subset] = kept[subset] = rows
     samples = task.train.samples
     return dataclasses.replace(task, train=Split(samples, **kept), test=Split(samples, **held))

@@ -270,7 +270,10 @@ class TrialRunner:
         return observe(model, task.test, **self.computing.looking).parts["train"]
 
     def _base(self, seed: int) -> Base:
-        task, beside = carve(self.whole(), seed=seed), GOALS[self.tuning.goal].beside
+        task, beside = (
+            carve(self.whole(), seed=seed, texts=self.tuning.benchmark.has_tokens),
+            GOALS[self.tuning.goal].beside,
+        )
         models = {kind: self._trained(kind, task, seed) for kind in dict.fromkeys((beside, "original"))}
         original, train = models["original"], self.tuning.benchmark.train_briefly
         reference = cache(lambda: train(original, task.train, seed=seed, **self.computing.working))
