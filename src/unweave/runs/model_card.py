@@ -94,7 +94,7 @@ def _percent(value: float | None, step: float) -> str:
 
 
 def limits_of(config: Mapping[str, Any], scores: Scores, *, numbers: bool = True) -> list[str]:
-    """Return what every unlearned model leaves open, and what this one does in addition; ``numbers`` are for the owner."""
+    """Return what every unlearned model leaves open, and what this one does too; ``numbers`` are for the owner."""
     found = list(LIMITS)
     if "test" not in scores:
         found.append("No test data was given, so the scores cover the training data only.")
