@@ -68,8 +68,8 @@ scaling: $(READY)
 torture: $(READY)
 	$(RUN) -m tests.helpers.torture $(if $(KILLS),--kills $(KILLS)) --out results/torture
 
-# Odd files, calls and command lines: what `make test` samples, in about 40 minutes. `make fuzz FUZZ='--parsers 5000'` tries
-# other counts (--parsers, --calls, --lines, --processes).
+# Odd files, calls and command lines, for hours: what `make test` samples. `make fuzz FUZZ='--parsers 5000'` tries
+# other counts (--parsers, --calls, --lines, --processes), and `--minutes 20` stops then.
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m tests.helpers.fuzz $(FUZZ) --out $(or $(OUT),results/fuzz)
 

@@ -39,9 +39,19 @@ def test_runs_that_are_killed_end_like_one_that_was_not():
 def test_the_committed_matrix_is_whole():
     from tests.helpers.fitting import ON_ANYTHING
 
-    files = sorted((ROOT / "results" / "torture").rglob("results.parquet"))  # adaptive came later
+    files = [ROOT / "results" / "torture" / name / "results.parquet" for name in (".", "adaptive")]  # it came later
     frame = pd.concat(map(pd.read_parquet, files))
     assert set(frame.method) == set(ON_ANYTHING) - {"original"}
     assert (frame.groupby("method").size() >= 9).all()
     assert frame[["weights", "history", "scores", "configuration"]].to_numpy().all()
     assert frame.kills.sum() >= len(frame)
+
+
+def test_the_committed_matrix_of_all_works_is_whole():
+    from unweave.methods import METHODS
+
+    frame = pd.read_parquet(ROOT / "results" / "torture" / "made-up" / "results.parquet")
+    assert set(frame.method) == {*METHODS, "study", "tuning", "request"} - {"original"}
+    assert frame[["weights", "history", "scores", "configuration", "files"]].to_numpy().all()
+    assert frame.differing_bits.sum() == 0
+    assert frame.kills.sum() >= 58

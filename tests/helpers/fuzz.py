@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import resource
 import shlex
@@ -60,7 +61,8 @@ WRITES = (
     "shutil.rmtree",
 )
 LONGEST, MEMORY = 300, 8 * 2**30  # seconds and bytes that an input may take
-KINDS = ("parsers", "calls", "lines", "processes")
+UNTIL = {"parsers": 0.4, "calls": 0.6, "lines": 0.8, "processes": 1.0}  # of the time, if that is limited
+KINDS = tuple(UNTIL)
 
 
 class TooLong(BaseException):
@@ -140,8 +142,10 @@ class Canary:
 
 
 def parse(door: str, number: int, folder: Path) -> None:
-    """Read one odd file."""
-    PARSERS[door][1](Random(f"parsers {door} {number}"), folder)
+    """Read one odd file, in a folder of its door."""
+    place = folder / door.replace(" ", "-")
+    place.mkdir(exist_ok=True)
+    PARSERS[door][1](Random(f"parsers {door} {number}"), place)
 
 
 def call(number: int, known: list[tuple[int, Any]], folder: Path) -> None:
@@ -282,20 +286,29 @@ class Tally:
             self.canary = Canary(self.home)
 
 
-def fuzz(tally: Tally, counts: dict[str, int], *, first: int = 0) -> None:
-    """Try so many inputs of each kind."""
+def fuzz(tally: Tally, counts: dict[str, int], *, first: int = 0, minutes: float = math.inf) -> None:
+    """Try so many inputs of each kind, or as many as fit into the time, of which each kind has a share."""
+    begun = time.monotonic()
+
+    def numbers(kind: str, each: int = 1) -> Iterator[int]:
+        for number in range(first, first + -(-counts[kind] // each)):
+            if time.monotonic() - begun > 60 * minutes * UNTIL[kind]:
+                return
+            yield number
+
     if any(counts[kind] for kind in ("lines", "processes")):
         stop_training()
     weight = sum(share for share, _ in PARSERS.values())
-    for door, (share, _) in PARSERS.items():
-        for number in range(first, first + -(-counts["parsers"] * share // weight)):
-            tally.try_("parsers", f"parsers {door} {number}", partial(parse, door, number), every=50)
+    for turn in numbers("parsers", weight):
+        for door, (share, _) in PARSERS.items():
+            for number in range(turn * share, (turn + 1) * share):
+                tally.try_("parsers", f"parsers {door} {number}", partial(parse, door, number), every=50)
     known = calls(tally.home / "inside")
-    for number in range(first, first + counts["calls"]):
+    for number in numbers("calls"):
         tally.try_("calls", f"calls {number}", partial(call, number, known), every=20)
-    for number in range(first, first + counts["lines"]):
+    for number in numbers("lines"):
         tally.try_("lines", f"lines {number}", partial(command, number))
-    for number in range(first, first + counts["processes"]):
+    for number in numbers("processes"):
         tally.try_("processes", f"processes {number}", partial(process, number))
 
 
@@ -322,6 +335,7 @@ def main() -> None:
     for kind, count in zip(KINDS, (1_000_000, 100_000, 10_000, 500), strict=True):
         parser.add_argument(f"--{kind}", type=int, default=count)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, whatever the counts")
     parser.add_argument("--again", help="one input to try again")
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
@@ -337,7 +351,7 @@ def main() -> None:
         tally.longest = LONGEST
         signal.signal(signal.SIGALRM, too_long)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.RLIM_INFINITY))
-        fuzz(tally, counts, first=options.first)
+        fuzz(tally, counts, first=options.first, minutes=options.minutes)
     for name, where in tally.outside.items():
         print(f"--- {name} wrote outside: {where}")
     found = {

@@ -10,9 +10,13 @@ from torch import nn
 
 from tests.helpers.tiny import tiny
 from unweave import Checkpoints, Compute, Split, Stopped, StopWhen, unlearn
+from unweave.api import Verdict
 from unweave.cli.beginning import _keep
+from unweave.engine import Cost
+from unweave.evaluation import Scores
 from unweave.lab.study import plan, run_study
 from unweave.runs import unfinished
+from unweave.runs.model_card import model_card
 from unweave.storage import private_folder
 
 DATA = (torch.randn(60, 5, generator=torch.Generator().manual_seed(1)), torch.arange(60) // 20)
@@ -70,3 +74,21 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
     private_folder(tmp_path / "a" / "b")
     assert mode(tmp_path / "a" / "b") == 0o700
     assert mode(tmp_path / "a") != 0o700
+
+
+def test_a_model_card_shows_what_a_record_may_publish():
+    """It is uploaded with the model. Its exact accuracies told whether a single forgotten sample was recognised."""
+    config = {"settings": {}}
+    rows = [{"split": "train", "subset": "remote", "before": 0.98, "value": 0.97, "step": 0.01}]
+    rows.append({"split": "test", "subset": "remote", "value": 0.9735, "step": 0.0005})
+    card = model_card(
+        config, Scores({}), "Forgotten: yes. Kept: yes.", {"forget": 1}, rows=rows, library="transformers"
+    )
+    assert "| train | remote | 98% | 97% | 1% |" in card
+    assert "| test | remote | – | 97.35% | 0.05% |" in card
+
+
+def test_a_verdict_in_short_has_no_numbers():
+    row = {"split": "train", "subset": "forget", "before": 1.0, "after": 0.0, "samples": 1}
+    verdict = Verdict(forgotten=True, kept=None, rows=(row,), cost=Cost(seconds=1.5, sample_gradients=640))
+    assert verdict.in_short == "Forgotten: yes. Kept: not known."

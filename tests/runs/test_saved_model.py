@@ -77,13 +77,14 @@ def test_the_card_says_what_was_done_and_names_nobody(made):
     for words in (
         "method ga (profile",
         "Request 2031-17: 5 samples were to be forgotten; kept: 5 adjacent, 20 remote.",
-        str(result.verdict),
-        "| test | remote |",
+        result.verdict.in_short,
         "No retrained model was compared",
         "The guard against collapse was turned off.",
         "| learning_rate | 0.01 |",
     ):
         assert words in card
+    assert result.verdict.in_short.startswith("Forgotten: ")
+    assert "%" not in card  # no subset has 50 samples
     files = [path.read_text() for path in (out / "model").iterdir() if path.suffix != ".safetensors"]
     assert not [text for text in files if str(out.parent) in text]
 

@@ -47,7 +47,7 @@ from unweave.engine import (
 from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, make_method
-from unweave.record import certificate_of
+from unweave.record import certificate_of, published_rows
 from unweave.runs import OutputFolder, SaveWith, label_names, left_in_order, model_card, run_page
 from unweave.storage import HISTORY, PAGE, SCORES, VERDICT, fingerprint, provenance
 from unweave.tasks import Task, describe_task, scoring_task
@@ -350,7 +350,8 @@ def _card(result: Result) -> str:
     """Return the model card of a run."""
     counts = {subset: len(result.split[subset]) for subset in EVERY}
     library = "peft" if hasattr(result.model, "peft_config") else "transformers"
-    return model_card(result.config, result.scores, str(result.verdict), counts, library=library)
+    rows = list(published_rows(result.scores))  # the card goes to others, and shows what a record would
+    return model_card(result.config, result.scores, result.verdict.in_short, counts, rows=rows, library=library)
 
 
 def _about(result: Result, device: torch.device) -> dict[str, Any]:

@@ -16,6 +16,7 @@ FORGOTTEN = 0.01  # share of the forget samples of the training data that may st
 KEPT = 0.02  # accuracy that kept data may lose
 HARDLY = 0.1  # test data must be recognised this well, beside training data, to tell what was kept
 NEAR = 0.05  # distance to the share that a model which never saw the samples recognises
+ANSWER = {True: "yes", False: "no", None: "not known"}
 
 Place = tuple[str, str]
 
@@ -129,11 +130,18 @@ class Verdict:
         seen = [str(self.never_seen)] if self.never_seen else []
         return "\n".join([self._forgotten(), *seen, *self._kept(), self._cost()])
 
+    @property
+    def in_short(self) -> str:
+        """Whether the goal was reached and the rest kept, without numbers: those may tell who was forgotten."""
+        return f"{self._reached} Kept: {ANSWER[self.kept]}."
+
+    @property
+    def _reached(self) -> str:
+        return f"{'Forgotten' if self.goal == 'erase' else 'As if never trained'}: {ANSWER[self.reached]}."
+
     def _forgotten(self) -> str:
         """Return whether the goal was reached, and in which numbers."""
-        title = "Forgotten" if self.goal == "erase" else "As if never trained"
-        answer = {True: "yes", False: "no", None: "not known"}[self.reached]
-        return f"{title}: {answer}." + (f" {self._about_forget(row)}" if (row := self._forget) else "")
+        return self._reached + (f" {self._about_forget(row)}" if (row := self._forget) else "")
 
     def _about_forget(self, row: Mapping[str, Any]) -> str:
         before = "" if row["before"] is None else f" ({row['before']:.1%} before)"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors and type checkers, the names of `__getattr__`
     from unweave.record.proofs import PROOFS_FILE, digest_of_file, is_included, prove, read_proof, read_proofs
     from unweave.record.recomputed import check_scores
     from unweave.record.record import NAME, make_record
+    from unweave.record.rounding import published_rows
     from unweave.record.sample_check import check_sample
     from unweave.record.schema import require_record
     from unweave.record.sealing import read_record
@@ -83,6 +84,7 @@ __all__ = [
     "not_kept",
     "now",
     "prove",
+    "published_rows",
     "read_exact",
     "read_proof",
     "read_proofs",
@@ -114,6 +116,7 @@ if not TYPE_CHECKING:
             ".proofs": ("PROOFS_FILE", "digest_of_file", "is_included", "prove", "read_proof", "read_proofs"),
             ".recomputed": ("check_scores",),
             ".record": ("NAME", "make_record"),
+            ".rounding": ("published_rows",),
             ".sample_check": ("check_sample",),
             ".schema": ("require_record",),
             ".sealing": ("read_record",),

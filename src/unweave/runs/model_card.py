@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave._version import __version__
 from unweave.errors import on_one_line
-from unweave.evaluation import Metric, Scores
+from unweave.evaluation import Scores
 
 HEAD = """---
 library_name: {library}
@@ -21,6 +22,7 @@ tags:
 Part of the data that this model was trained on was to be forgotten. It was unlearned with unweave {version}, by the
 method {method} (profile {profile}), with seed {seed} in {precision}.
 """
+ROUNDED = "Accuracies are rounded, and those of fewer than 50 samples left out: exact ones may tell who was forgotten."
 LIMITS = (
     "Unlearning changed a trained model. It does not prove that the result equals a model that never saw the data; "
     "only retraining without it would.",
@@ -30,15 +32,22 @@ LIMITS = (
 
 
 def model_card(
-    config: Mapping[str, Any], scores: Scores, verdict: str, counts: Mapping[str, int], *, library: str
+    config: Mapping[str, Any],
+    scores: Scores,
+    verdict: str,
+    counts: Mapping[str, int],
+    *,
+    rows: Sequence[Mapping[str, Any]] = (),
+    library: str,
 ) -> str:
     """Return the text of a model card.
 
     Args:
         config: The configuration of the run. Of it, the card shows the method with its settings, and the request's id.
         scores: What was measured.
-        verdict: Whether the model forgot what it had to, and kept the rest, in words.
+        verdict: Whether the model forgot what it had to, and kept the rest, in words without numbers.
         counts: How many samples each subset of the training data has.
+        rows: The accuracies that may be published, each with its step (`record.published_rows`).
         library: The library that opens the model.
 
     Returns:
@@ -52,10 +61,12 @@ def model_card(
     given = {name: config.get(name, "unknown") for name in ("method", "profile", "seed", "precision")}
     parts = [HEAD.format(library=library, version=__version__, **given)]
     parts.append("## The data\n\n" + _counted(counts, config.get("request")))
-    parts.append("## The verdict\n\n```text\n" + verdict + "\n```")
-    if rows := [metric for metric in scores.metrics if _is_accuracy(metric)]:
-        parts.append("## Before and after\n\n" + _table(rows))
-    parts.append("## What this does not show\n\n" + "\n".join(f"- {limit}" for limit in limits_of(config, scores)))
+    parts.append(f"## The verdict\n\n{verdict}")
+    if rows:
+        parts.append(f"## Before and after\n\n{_table(rows)}\n\n{ROUNDED}")
+    parts.append(
+        "## What this does not show\n\n" + "\n".join(f"- {limit}" for limit in limits_of(config, scores, numbers=False))
+    )
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.get("settings", {}).items())
     parts.append(f"## Settings\n\n| setting | value |\n|---|---|\n{settings}")
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -69,27 +80,30 @@ def _counted(counts: Mapping[str, int], request: Any) -> str:
     return f"Request {on_one_line(request)}: {words}" if isinstance(request, str) else words
 
 
-def _is_accuracy(metric: Metric) -> bool:
-    return metric.metric == "accuracy" and bool(metric.subset) and metric.value is not None
-
-
-def _table(rows: list[Metric]) -> str:
-    lines = ["| data | subset | accuracy before | accuracy after |", "|---|---|---|---|"]
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = ["| data | subset | accuracy before | accuracy after | in steps of |", "|---|---|---|---|---|"]
     for row in rows:
-        before = "–" if row.before is None else f"{row.before:.1%}"
-        lines.append(f"| {row.split} | {row.subset} | {before} | {row.value:.1%} |")
+        before, after, step = (_percent(row.get(name), row["step"]) for name in ("before", "value", "step"))
+        lines.append(f"| {row['split']} | {row['subset']} | {before} | {after} | {step} |")
     return "\n".join(lines)
 
 
-def limits_of(config: Mapping[str, Any], scores: Scores) -> list[str]:
-    """Return what every unlearned model leaves open, and what this one does in addition."""
+def _percent(value: float | None, step: float) -> str:
+    digits = max(0, math.ceil(-math.log10(step) - 2 - 1e-9))
+    return "–" if value is None else f"{value:.{digits}%}"
+
+
+def limits_of(config: Mapping[str, Any], scores: Scores, *, numbers: bool = True) -> list[str]:
+    """Return what every unlearned model leaves open, and what this one does too; ``numbers`` are for the owner."""
     found = list(LIMITS)
     if "test" not in scores:
         found.append("No test data was given, so the scores cover the training data only.")
     if not any(metric.reference is not None for metric in scores.metrics):
         found.append("No retrained model was compared with it.")
     if scores.collapse:
-        found.append(f"The unlearning harmed kept data. {scores.collapse}")
+        found.append(
+            "The unlearning harmed kept data" + (f". {scores.collapse}" if numbers else ": its accuracy fell far.")
+        )
     if config.get("limits") is None:
         found.append("The guard against collapse was turned off.")
     return found
