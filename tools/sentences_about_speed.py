@@ -74,8 +74,8 @@ def _retraining() -> Iterator[Sentence]:
     (phase,) = auto["phases"].values()
     yield _said(
         "({:,d} steps, `python -m bench.methods --methods retrain --compile off,auto`, "
-        "[`h200/retrain.json`](../results/speed/h200/retrain.json)) takes {:.0f} s plain and {:.0f} s with the defaults on "
-        "a machine that has compiled nothing, {:.0f} s of which go into the first six steps",
+        "[`h200/retrain.json`](../results/speed/h200/retrain.json)) takes {:.0f} s plain and {:.0f} s with the "
+        "defaults on a machine that has compiled nothing, {:.0f} s of which go into the first six steps",
         phase["steps"],
         plain["seconds"],
         auto["seconds"],
