@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from PIL import Image
 
 from tests.helpers.own_files import sentences, write_table
 from unweave import UsageError
+from unweave.requests.label_numbers import label_numbers
 from unweave.requests.reading import open_data
 
 datasets = pytest.importorskip("datasets")
@@ -96,3 +98,15 @@ def test_text_that_is_no_utf8_is_refused_as_data_and_not_later(tmp_path):
     for read in (lambda: list(table.batches(["text"])), lambda: table.take([0])):
         with pytest.raises(UsageError, match=r"cannot be read: .*Invalid UTF8"):
             read()
+
+
+def test_a_model_without_class_names_takes_folders_in_their_order_and_refuses_names(tmp_path):
+    for place, name in enumerate("cabca"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name / f"{place}.png")
+    table = open_data(str(tmp_path))
+    assert label_numbers(table, "label", {}, 3).tolist() == [0, 0, 1, 2, 2]
+    with pytest.raises(UsageError, match=r"by number only \(0 to 3\)\. Add a column with their numbers"):
+        label_numbers(table, "label", {}, 4)
+    with pytest.raises(UsageError, match=r"2 labels .* are no classes of the model \(first: 'a'\)"):
+        label_numbers(table, "label", {"c": 0}, 3)

@@ -23,7 +23,7 @@ class DataTable:
     """The rows of one data set.
 
     ``label_names`` gives the names of columns that hold classes as numbers. ``folder`` is where relative paths of
-    images begin.
+    images begin. ``by_folder`` says that the labels are names of folders.
     """
 
     def __init__(
@@ -33,8 +33,9 @@ class DataTable:
         *,
         folder: Path | None = None,
         label_names: Mapping[str, Sequence[str]] | None = None,
+        by_folder: bool = False,
     ) -> None:
-        self.name, self.source, self.folder = name, source, folder or Path()
+        self.name, self.source, self.folder, self.by_folder = name, source, folder or Path(), by_folder
         self.schema: pa.Schema = source.schema
         self.label_names = label_names if label_names is not None else _names_in(self.schema.metadata or {})
         self._rows: int | None = None

@@ -39,7 +39,7 @@ def label_numbers(table: DataTable, column: str, names: Mapping[str, int], class
     if values.dtype.kind in "iu" and (own := table.label_names.get(column)) and _speaks(names, own):
         values = _words(values, own, table, column)
     if values.dtype.kind == "O":
-        return _by_name(values, names, table, column)
+        return _by_name(values, names, table, column, classes)
     if values.dtype.kind == "f" and (classes or 0) > 1 and (values == np.floor(values)).all():
         values = values.astype(np.int64)  # as numbers come out of a table that had gaps once
     labels = torch.from_numpy(values.astype(np.float32 if values.dtype.kind == "f" else np.int64))
@@ -59,13 +59,21 @@ def _words(values: Any, own: Sequence[str], table: DataTable, column: str) -> An
     return np.asarray(own, dtype=object)[values]
 
 
-def _by_name(values: Any, names: Mapping[str, int], table: DataTable, column: str) -> Tensor:
+def _by_name(values: Any, names: Mapping[str, int], table: DataTable, column: str, classes: int | None) -> Tensor:
     """Return labels that are names, or lists of numbers for several labels at once."""
     if not isinstance(values[0], str):
         try:
             return torch.from_numpy(np.stack([np.asarray(value) for value in values]))
         except (ValueError, TypeError) as error:
             raise UsageError(f"The labels in {column!r} of {table.name} cannot become numbers: {error}") from error
+    if not names and table.by_folder and len(folders := sorted({*values})) == classes:
+        names = {name: number for number, name in enumerate(folders)}  # as torchvision's ImageFolder counts them
+    if not names:
+        count = f" (0 to {classes - 1})" if classes else ""
+        raise UsageError(
+            f"The labels in {column!r} of {table.name} are names (first: {values[0]!r}), but the model knows its "
+            f"classes by number only{count}. Add a column with their numbers, and name it with --label."
+        )
     unknown = sorted({*values} - {*names})
     if unknown:
         near = difflib.get_close_matches(unknown[0], names, n=1)

@@ -124,7 +124,7 @@ def _of_pictures(path: Path) -> DataTable:
         "label": [file.parts[0] for file in inner],
         "id": [file.as_posix() for file in inner],
     }
-    return DataTable(str(path), dataset.dataset(pa.table(columns)), folder=path)
+    return DataTable(str(path), dataset.dataset(pa.table(columns)), folder=path, by_folder=True)
 
 
 def _saved(path: Path, part: str) -> DataTable:
