@@ -29,7 +29,7 @@ def measured():
 
 def test_totals_and_ratios_follow_from_the_measurements(measured):
     found = gpu.totals(measured)
-    assert found.pop("steps_yardstick_seconds") == pytest.approx(found["steps_ratio"] * found["steps_seconds"])
+    assert found["steps_yardstick_seconds"] == pytest.approx(found["steps_ratio"] * found["steps_seconds"])
     for name, value in found.items():
         assert value == pytest.approx(measured[name]), name
 
@@ -58,9 +58,9 @@ def test_everything_measured_is_shown_and_written(measured, monkeypatch, capsys)
     assert ratios == {part: round(measured["ratios"][part], 2) for part in gpu.PARTS}
     ((name, content),) = written
     assert name == "gpu"
-    assert content.keys() - {"steps_yardstick_seconds", "yardsticks"} == measured.keys() - {"provenance"}
+    assert content.keys() == measured.keys() - {"provenance"}
     shown = capsys.readouterr().out
     assert shown.count("\n") == 21
-    assert "released loop, 16 loader processes: 626.8 s" in shown
-    assert "stage 2: 229" in shown
+    assert f"released loop, 16 loader processes: {measured['whole_yardstick_seconds']:.1f} s" in shown
+    assert f"stage 2: {1e3 * measured['stages'][2]['step_seconds']:.1f} ms" in shown
     assert "host waits: none" in shown

@@ -59,6 +59,11 @@ def test_a_failed_cell_cannot_clear_the_terminal(capsys, tmp_path):
         def not_compared(self, cells):
             return []
 
+        def scores_of(self, name):
+            return {}
+
+        answer_scores_of = scores_of
+
         def failures(self, cells):
             error = "diverged\x1b[2J\nok    all cells are done"
             return [{"method": "ft", "profile": "default", "variant": "", "seed": 0, "error": error}]

@@ -22,7 +22,7 @@ from unweave.data import Samples, as_groups, nearest
 from unweave.errors import UsageError
 from unweave.evaluation.features import features
 from unweave.evaluation.layers import layer_features
-from unweave.runtime import Precision
+from unweave.runtime import Precision, pick_device, reading
 from unweave.tasks import is_text
 
 FORGET = 2_000  # forget samples that are looked at, at most
@@ -72,7 +72,9 @@ def votes_in(
     rows = torch.cat([forget, kept])
     where: dict[str, Any] = {"device": device, "precision": precision}
     try:
-        layers = [] if is_text(samples.read(rows[:1])) else layer_features(model, samples, rows, **where)
+        with reading(model, pick_device(device)):  # reading may draw random numbers
+            text = is_text(samples.read(rows[:1]))
+        layers = [] if text else layer_features(model, samples, rows, **where)
     except UsageError:  # samples of different sizes; the last features may do
         layers = []
     layers = layers or [features(model, samples, rows, **where)]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -109,7 +110,9 @@ def test_what_is_no_report_is_left_alone(tmp_path):
 
 def test_ctrl_c_ends_in_one_line(tmp_path):
     words = [sys.executable, "-m", "unweave", "report", str(tmp_path / "study"), "--watch"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a runner in the background ignores it
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, preexec_fn=heard, **pipes) as process:  # noqa: PLW1509 - no threads run here
         waiting = process.stderr.readline()
         time.sleep(0.3)  # the line is out, but Rich may still be at work on it
         process.send_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ from unweave import Compute
 from unweave.cli.sharing import sharing
 from unweave.errors import RunError, UsageError
 from unweave.lab.benchmarks import find_benchmark
-from unweave.lab.study import Packing, packing
+from unweave.lab.study import Packing, mps, packing
 
 SMALL = partial(find_benchmark, "digits", options={"small": True})
 
@@ -93,8 +93,8 @@ def test_the_gpu_is_shared_through_mps_where_it_starts(works, tmp_path, monkeypa
     control.write_text(f'#!/bin/sh\n[ -n "$1" ] || cat >> {tmp_path}/said\nexit {0 if works else 1}\n')
     control.chmod(control.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(packing, "pick_device", lambda device: torch.device("cuda"))
-    with packing.shared_gpu(Compute()):
+    monkeypatch.setattr(mps, "pick_device", lambda device: torch.device("cuda"))
+    with mps.shared_gpu(Compute()):
         assert ("CUDA_MPS_PIPE_DIRECTORY" in os.environ) is works
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
     said = tmp_path / "said"

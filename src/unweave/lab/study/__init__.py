@@ -2,8 +2,9 @@
 
 from unweave.lab.study.cell_progress import CellProgress, in_words
 from unweave.lab.study.cells import REFERENCES, Cell, can_be_tuned, each_once, no_profile, plan, profile_of
+from unweave.lab.study.mps import shared_gpu
 from unweave.lab.study.originals import NotYet, Originals, tidy_models
-from unweave.lab.study.packing import Packing, packed, shared_gpu
+from unweave.lab.study.packing import Packing, packed
 from unweave.lab.study.pool import dead, started, still_running
 from unweave.lab.study.presets import PRESETS, Preset, describe_preset, find_presets, preset_cells
 from unweave.lab.study.store import Store
