@@ -26,9 +26,12 @@ RESULTS = ROOT / "results" / "fuzz" / "fuzz.json"
 
 
 @pytest.fixture(autouse=True)
-def _training_as_it_was(monkeypatch):
+def _as_it_was(monkeypatch):
+    """Training and the Hub are there again for the tests after this one."""
     for name in ("train", "train_briefly"):
         monkeypatch.setattr(Benchmark, name, getattr(Benchmark, name))
+    for module in (fuzz.datasets.config, fuzz.huggingface_hub.constants):
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", module.HF_HUB_OFFLINE)
 
 
 @pytest.mark.parametrize("door", PARSERS)
