@@ -61,6 +61,9 @@ def test_init_writes_a_request_file_that_runs_once_forget_is_filled_in(at_home, 
     assert "The request has no forget. Give it as --forget" in refused.err
     done = shell("unlearn", "mine/request.yaml", "--forget", "person_id = 3", *QUICK)
     assert done.code == 0, done.err
+    verdict, table = done.out.partition("\n\n")[::2]
+    assert not any(line.endswith(":") for line in verdict.splitlines())  # the table that would follow stands below
+    assert "train forget" in table
     assert transformers.AutoModelForSequenceClassification.from_pretrained(at_home / "mine" / "unlearned" / "model")
     again = shell("init", "--model", "ckpt", "--train", "train.parquet", "--out", "mine/request.yaml")
     assert (again.code, (at_home / "mine" / "request.yaml").read_text()) == (2, text)

@@ -100,7 +100,8 @@ def inspect(request: Request, page: PageFile = None, rows: RowsFile = None, as_j
 
 def _verdict(result: Result) -> str:
     """Return the verdict without its table, which is printed below it."""
-    return "\n".join(line for line in str(result.verdict).splitlines() if not line.startswith("  "))
+    lines = (line for line in str(result.verdict).splitlines() if not line.startswith("  "))
+    return "\n".join(line.removesuffix(" Accuracy before and after:") for line in lines)
 
 
 def _before_and_after(result: Result) -> Table:
