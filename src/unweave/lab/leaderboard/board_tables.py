@@ -24,17 +24,25 @@ def as_markdown(rows: Iterable[BoardRow]) -> str:
 
 def _table(goal: str, rows: Sequence[BoardRow]) -> str:
     columns = [measure for measure in MEASURES if any(measure.name in row.values for row in rows)]
-    heads = ["method", *(column.heading for column in columns), "seconds", "runs", "protocol"]
+    shown = [column.heading.replace("sample gradients", "1,000 sample gradients") for column in columns]
+    heads = ["method", *shown, "seconds", "runs", "protocol"]
     lines = [f"| {' | '.join(heads)} |", f"| :--- |{' ---: |' * (len(heads) - 1)}"]
     for row in sorted(rows, key=lambda row: _place(row, LEADING[goal])):
         cells = [
-            MeanOverStudies(*row.values[column.name][:2]).text(column.metric) if column.name in row.values else "–"
-            for column in columns
+            _cell(row.values[column.name], column.metric) if column.name in row.values else "–" for column in columns
         ]
         runs = f"{max(runs for *_, runs in row.values.values())}{f' ({row.failed} failed)' if row.failed else ''}"
         seconds = "–" if row.seconds is None else f"{row.seconds:,.1f}"
         lines.append(f"| {' | '.join([row.name, *cells, seconds, runs, row.protocol])} |")
     return "\n".join(lines)
+
+
+def _cell(value: Sequence[float | None], metric: str) -> str:
+    """Return a mean with its interval; counts of samples in thousands, so that the table fits its page."""
+    mean, reach = value[0] or 0.0, value[1]
+    if metric == "sample_gradients":
+        mean, reach = mean / 1000, None if reach is None else reach / 1000
+    return MeanOverStudies(mean, reach).text(metric)
 
 
 def _place(row: BoardRow, name: str) -> tuple[bool, float, str]:
