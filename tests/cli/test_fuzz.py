@@ -48,6 +48,9 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
     [
         "table 143",  # a schema that pyarrow does not know
         "table 282",  # text that is no UTF-8
+        "prompts 417",  # text with half of a surrogate pair
+        "request of the run before 1503",  # a number where a list of rows should be
+        "scores 1263",  # null where a count should be
         "files of a checkpoint 3",  # a number in the configuration that is none
         "files of a checkpoint 5",  # a tokenizer that its library refuses with a bare exception
         "files of a checkpoint 45",  # a text where the tokenizer has keys

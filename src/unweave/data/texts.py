@@ -79,6 +79,10 @@ def token_pairs(
     """Yield the tokens before every answer, and those of the answer with its end. ``first`` numbers the first row."""
     for number, row in enumerate(rows, start=first):
         before, after = _texts(row, number, prompt, answer, template, tokenizer)
+        if not (_is_unicode(before) and _is_unicode(after)):
+            raise UsageError(
+                f"Row {number}, or the template, has text that is no valid Unicode (a lone surrogate). Write it again."
+            )
         asked = tokenizer(before, add_special_tokens=template != CHAT)["input_ids"]
         said = tokenizer(after, add_special_tokens=False)["input_ids"]
         end = tokenizer.eos_token_id
@@ -248,6 +252,14 @@ def _require_tokens(data: Mapping[str, Any], rows: Tensor, known: int | None, mo
             f"Sample {int(rows[int(empty[0])])} has no answer: all of its labels are -100. Label the tokens of the "
             "answer with their numbers."
         )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(

@@ -166,7 +166,8 @@ class Scores:
                     continue
                 accuracy = "–" if found.get("accuracy") is None else f"{found['accuracy']:.2%}"
                 loss = "–" if found.get("loss") is None else f"{found['loss']:.3f}"
-                lines.append(f"{part:<9}{subset:<10}{found.get('samples', '–'):>9}{accuracy:>10}{loss:>10}")
+                samples = "–" if found.get("samples") is None else found["samples"]
+                lines.append(f"{part:<9}{subset:<10}{samples:>9}{accuracy:>10}{loss:>10}")
         return lines
 
     def _others(self) -> list[str]:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.storage import read_json, refuse_pickled, require_plain
 
+ROW = re.compile(r"-?\d{1,18}", re.ASCII)
 FIRST = 3  # of what is wrong, so many are shown
 ROWS = "rows:"
 Positions = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,7 +54,10 @@ def rows_of_file(
                 raise UsageError(
                     f"{path} was made for {content.get('samples')} samples, but {table.name} has {len(table)}."
                 )
-            return rows_of_numbers(content.get(subset, []), table, str(path))
+            entries = content.get(subset, [])
+            if not isinstance(entries, list):
+                raise UsageError(f"{path} must hold a list of row numbers as {subset!r}.")
+            return rows_of_numbers(entries, table, str(path))
         if not isinstance(content, list):
             raise UsageError(f"{path} must hold a JSON list of ids or row numbers.")
         entries = [str(entry) for entry in content]
@@ -103,13 +108,13 @@ def rows_of_ids(ids: Sequence[str], table: DataTable, column: str, where: str) -
 
 def rows_of_numbers(entries: Sequence[Any], table: DataTable, where: str) -> Positions:
     """Return row numbers, which count from 0."""
-    try:
-        numbers = [int(entry) for entry in entries]
-    except (TypeError, ValueError):
-        odd = next(entry for entry in entries if not str(entry).lstrip("-").isdigit())
+    odd = [entry for entry in entries if not ROW.fullmatch(str(entry))]
+    if odd:
         raise UsageError(
-            f"{where} holds {str(odd)!r}, which is no row number. If these are ids, name their column with --id."
-        ) from None
+            f"{where} holds {str(odd[0])[:40]!r}, which is no row number. If these are ids, name their column with "
+            "--id."
+        )
+    numbers = [int(entry) for entry in entries]
     _require_once([str(number) for number in numbers], where)
     outside = [number for number in numbers if not 0 <= number < len(table)]
     if outside:
