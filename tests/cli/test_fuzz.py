@@ -67,6 +67,13 @@ def test_inputs_that_were_findings_are_refused_now(name, tmp_path):
         fuzz.parse(door, int(number), tmp_path)
 
 
+@pytest.mark.parametrize("model", [torch.nn.Identity(), torch.nn.Linear(3, 2)])
+def test_a_model_that_takes_no_texts_is_not_asked(model):
+    rows = [{"question": "where does ada live ?", "answer": "ada lives in rome ."}]
+    with pytest.raises(uw.UsageError, match="cannot take a sample"):
+        uw.ask(model, {"forget": rows}, tokenizer(), template=TEMPLATE)
+
+
 ODD = [0, 3.5, None, "x", {"forget": 1}, torch.zeros(3), torch.tensor(3), np.zeros(2), Path("nowhere"), [[1], [2]]]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from unweave.engine import Compute, Forward
 from unweave.errors import UsageError, require_type
 from unweave.runtime import pick_device, resolve_precision
 from unweave.storage import LIST, NUMBER, TEXT, require_form
-from unweave.tasks import IGNORED, Language, prompts_and_answers, token_values, written
+from unweave.tasks import IGNORED, Language, explained, prompts_and_answers, token_values, written
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
@@ -211,7 +212,7 @@ class _Run:
             found = torch.cat([values, answer[..., None].to(values.dtype)], dim=-1)
             return functional.pad(found, (0, 0, 0, width - found.shape[1]))
 
-        found = self._rows(numbers, data).double()
+        found = self._rows(partial(explained, run=numbers), data).double()
         return [row[row[:, -1] > 0][:, :-1] for row in found]
 
     def losses(self, data: dict[str, Tensor]) -> list[float]:
