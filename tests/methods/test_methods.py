@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from tests.helpers.calling import unlearn_with
-from tests.helpers.fitting import ON_ANYTHING
+from tests.helpers.fitting import ON_ANYTHING, quick
 from tests.helpers.tensors import same, weights
 from unweave import Compute, OwnLoss, RunError, Split, UsageError, unlearn
 from unweave.data import RETAINED
@@ -32,19 +32,6 @@ from unweave.methods.relabel import chance, random_labels
 from unweave.methods.salun import Saliency, top
 
 CPU = torch.device("cpu")
-QUICK = {
-    "retrain": {"epochs": 2, "learning_rate": 1e-2, "batch_size": 16},
-    "two-stage": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
-    "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
-    "ssd": {"selection": 1.0, "batch_size": 4},
-    "original": {},
-    "adaptive": {"effort": 3.0, "least_steps": 4},
-}
-OTHERS = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 16}
-
-
-def quick(name):
-    return QUICK.get(name, OTHERS)
 
 
 def bench_of(model, split, seed=0):

@@ -13,7 +13,7 @@ import typer
 
 from unweave.cli.app import err_console, out_console, say, stop
 from unweave.cli.options import chosen_options, pairs, words
-from unweave.cli.sharing import sharing
+from unweave.cli.worker_count import sharing
 from unweave.engine import Compute
 from unweave.errors import RunError, UsageError, on_one_line
 from unweave.lab.benchmarks import Benchmark, find_benchmark, profile_of_folder
@@ -68,19 +68,17 @@ def study_of(
     own = {"grid": _axes(grid or []), "adjacency": words(adjacency)}
     every = {"seeds": seeds, "first_seed": first_seed, "profiles": words(profiles), "watch": watch}
     cells, presets = _asked_for(source(), named=named, methods=methods, own=own, every=every)
+    how: dict[str, Any] = {"device": device, "precision": precision, "compile": compile_}
     common: dict[str, Any] = {
-        "device": device,
-        "precision": precision,
-        "compile": compile_,
+        **how,
         "presets": presets,
         "keep": keep_models,
         "time_limit": time_limit,
         "track": words(track),
         "originals": originals,
     }
-    computing = Compute(device=device, precision=precision, compile=compile_)  # type: ignore[arg-type]
     try:
-        with sharing(workers, source, computing, cluster=cluster) as count:
+        with sharing(workers, source, Compute(**how), cluster=cluster) as count:
             done = _run(source, cells, out, workers=count, cluster=cluster, **common)
     except KeyboardInterrupt:
         stop("Stopped. Finished work is kept. Run the same command to resume.")

@@ -74,7 +74,7 @@ def tune(
       unweave tune digits --methods ga --trials 20 --out tuning
       unweave tune request.yaml --methods ga --out tuning
     """
-    from unweave.cli.sharing import sharing
+    from unweave.cli.worker_count import sharing
     from unweave.engine import Compute
     from unweave.lab.benchmarks import find_benchmark
     from unweave.lab.tuning import tune as run_tuning

@@ -69,9 +69,10 @@ class Forward:
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
         captures = Captures(device, parameters, most_memory) if parameters else None
         self.compiling = Forwards("off" if sharded else compile, device, captures)
-        self.micro_batches = MicroBatches(micro_batch, device, parameters, in_step=sharded, quiet=not parameters)
-        if captures:
-            self.micro_batches.when_short = captures.stop
+        more = {"when_short": captures.stop} if captures else {}
+        self.micro_batches = MicroBatches(
+            micro_batch, device, parameters, in_step=sharded, quiet=not parameters, **more
+        )
         self.apart = False  # whether batches of sentences may be split by length; set by `may_run_apart`
         self._sizes: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 

@@ -32,6 +32,7 @@ class MicroBatches:
         *,
         in_step: bool = False,
         quiet: bool = False,
+        when_short: Callable[[], None] = lambda: None,
     ) -> None:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
@@ -39,7 +40,7 @@ class MicroBatches:
         self._is_host = device.type == "cpu"
         self._watched = device.type == "cuda" and not in_step  # elsewhere running out of memory cannot be caught
         self._in_step = in_step  # other processes would wait if this one repeated a pass
-        self.when_short: Callable[[], None] = lambda: None  # called when memory runs out
+        self._when_short = when_short  # gives memory back that can be done without
         self._anchor = torch.zeros((), device=device, requires_grad=True)
 
     def run(self, run: Run, data: Data, *, training: bool) -> Tensor:
@@ -114,7 +115,7 @@ class MicroBatches:
                 "The device ran out of memory with a single sample. Use a device with more memory."
             ) from error
         self.size = (tried + 1) // 2
-        self.when_short()
+        self._when_short()
         if self._watched:
             torch.cuda.empty_cache()
         if self._quiet:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.helpers.calling import unlearn_with
-from tests.helpers.fitting import ON_ANYTHING
+from tests.helpers.fitting import ON_ANYTHING, OTHERS, quick
 from tests.helpers.recorded import acting
 from tests.helpers.tensors import same, weights
 from unweave import Checkpoints, Compute, OwnLoss, Split, unlearn
@@ -23,15 +23,6 @@ from unweave.engine.compiling import recording
 from unweave.errors import UsageError
 
 CPU = torch.device("cpu")
-QUICK = {
-    "retrain": {"epochs": 2, "learning_rate": 1e-2, "batch_size": 16},
-    "two-stage": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
-    "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
-    "ssd": {"selection": 1.0, "batch_size": 4},
-    "original": {},
-    "adaptive": {"effort": 3.0, "least_steps": 4},
-}
-OTHERS = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 16}
 
 
 class Normalised(nn.Module):
@@ -62,7 +53,7 @@ class Differentiating(Phase):
 
 
 def run(model, split, name, **more):
-    settings = QUICK.get(name, OTHERS)
+    settings = quick(name)
     return unlearn_with(
         model,
         split,
@@ -71,6 +62,13 @@ def run(model, split, name, **more):
         initial=lambda: copy.deepcopy(model),
         **{"compute": Compute("cpu"), **settings, **more},
     )
+
+
+def begun(model, split, **more):
+    """Return a workbench in the first step of a phase, and a batch."""
+    bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU, **more)
+    bench.forward.compiling.step(0, of=99)
+    return bench, bench.batches("remote", size=8)[0]
 
 
 @pytest.mark.parametrize("name", ON_ANYTHING)
@@ -204,9 +202,8 @@ def test_second_derivatives_are_refused_and_plain_passes_have_them(normalised):
     model, split = normalised
     for compile_ in ("auto", "off"):
         with acting():
-            bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU, compile=compile_)
-            bench.forward.compiling.step(0, of=99)
-            loss = bench.losses(bench.batches("remote", size=8)[0]).mean()
+            bench, batch = begun(model, split, compile=compile_)
+            loss = bench.losses(batch).mean()
             if compile_ == "auto":
                 with pytest.raises(UsageError, match="Set compile='off'"):
                     loss.backward(create_graph=True)
@@ -218,9 +215,7 @@ def test_second_derivatives_are_refused_and_plain_passes_have_them(normalised):
 def test_when_memory_is_short_recorded_passes_give_theirs_back(normalised):
     model, split = normalised
     with acting() as made:
-        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
-        bench.forward.compiling.step(0, of=99)
-        batch = bench.batches("remote", size=8)[0]
+        bench, batch = begun(model, split)
         first = bench.losses(batch)
         with pytest.warns(UserWarning, match="ran out of memory"):
             bench.forward.micro_batches._halve(8, torch.OutOfMemoryError())
@@ -234,9 +229,7 @@ def test_when_memory_is_short_recorded_passes_give_theirs_back(normalised):
 def test_weights_that_moved_are_recorded_again(normalised):
     model, split = normalised
     with acting() as made:
-        bench = Workbench(copy.deepcopy(model).eval(), split, device=CPU)
-        bench.forward.compiling.step(0, of=99)
-        batch = bench.batches("remote", size=8)[0]
+        bench, batch = begun(model, split)
         bench.losses(batch)
         for parameter in bench.parameters:
             parameter.data = parameter.data.clone() * 2
@@ -245,6 +238,21 @@ def test_weights_that_moved_are_recorded_again(normalised):
         assert len(made) == 2
         plain = Workbench(bench.model, split, device=CPU, compile="off").losses(batch)
     assert torch.equal(doubled, plain)
+
+
+def test_hooks_that_come_later_are_heard(normalised):
+    model, split = normalised
+    seen = []
+    with acting() as made:
+        bench, batch = begun(model, split)
+        bench.losses(batch)
+        assert made
+        bench.model.layers[0].register_forward_hook(lambda *_: seen.append(1))
+        for number in (1, 2):
+            bench.forward.compiling.step(number, of=99)
+            bench.losses(batch)
+    assert seen == [1, 1]
+    assert len(made) == 1
 
 
 def test_a_resumed_run_records_what_the_run_before_it_had_recorded(normalised, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import warnings
 import weakref
 
@@ -123,6 +124,26 @@ def test_a_batch_is_padded_to_a_slightly_larger_compiled_one():
     assert forwards._to_fill(variant(512), 512) is None
     assert forwards._to_fill(variant(300), 300) is None, "too far from any"
     assert forwards._to_fill(variant(500, training=True), 500) is None, "a sample would depend on the padding"
+
+
+@pytest.mark.parametrize("mode", ["on", "auto"])
+def test_a_resumed_run_compiles_at_once_what_the_run_before_it_had_compiled(mode, monkeypatch):
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "_WARM", set())
+    model, batch = nn.Linear(5, 3), (torch.zeros(8, 5), torch.zeros(8))
+    before = Forwards("on", CPU)
+    for _ in range(2):  # a shape that occurs once is not compiled
+        before.run(logits, model, batch)
+    before.run(logits, model, (torch.zeros(6, 5), torch.zeros(6)))
+    state = json.loads(json.dumps(before.state()))
+    monkeypatch.setattr(compiled, "_WARM", set())
+    after = Forwards(mode, CPU)
+    monkeypatch.setattr(after, "_finds_nothing", lambda: False)
+    after.load_state(state)
+    after.run(logits, model, batch)
+    assert after._known == before._known
+    after.run(logits, model, (torch.zeros(6, 5), torch.zeros(6)))
+    assert {known.samples for known in after._known} == ({8, 6} if mode == "on" else {8})
 
 
 def test_auto_on_the_cpu_looks_at_batches_only_after_something_was_compiled(monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from unweave import Compute
-from unweave.cli.sharing import sharing
+from unweave.cli.worker_count import sharing
 from unweave.errors import RunError, UsageError
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import Packing, mps, packing
@@ -80,7 +80,7 @@ def test_what_workers_says(monkeypatch, capsys):
             pass
     with pytest.raises(UsageError, match="measures this machine only"), sharing("auto", SMALL, Compute(), cluster="x"):
         pass
-    monkeypatch.setattr("unweave.cli.sharing.packed", lambda source, computing: Packing(2, {1: 1.0, 2: 1.8}, "So"))
+    monkeypatch.setattr("unweave.cli.worker_count.packed", lambda source, computing: Packing(2, {1: 1.0, 2: 1.8}, "So"))
     with sharing("auto", SMALL, Compute("cpu"), cluster=None) as count:
         assert count == 2
     assert "together 1.8 times as fast as one (ideal: 2.0)" in capsys.readouterr().err

@@ -64,6 +64,9 @@ class Captures:
         if number == 0:
             self._uses.clear()
         self._step, self._left = number, left
+        models = {recording.model for recording in self._found.values()}
+        hooked = {model for model in models if _hooked(model)}  # since they were recorded
+        self._found = {key: recording for key, recording in self._found.items() if recording.model not in hooked}
         for recording in self._found.values():
             recording.is_waiting = False
 
@@ -115,8 +118,11 @@ class Captures:
 
     def _recorded(self, call: Call, function: Any, model: nn.Module, data: Data, *, sure: bool) -> Recording | None:
         """Record a pass and compare it with plain passes; None if it cannot be, or, unless ``sure``, need not be."""
-        if (hooked := _hooked(model)) or not all(tensor.device == self.device for tensor in tensors_of(data)):
-            log.info("Passes of %s are not recorded: %s has hooks.", type(model).__name__, hooked or "the data")
+        if hooked := _hooked(model):
+            log.info("Passes of %s are not recorded: %s has hooks.", type(model).__name__, hooked)
+            return None
+        if any(tensor.device != self.device for tensor in tensors_of(data)):
+            log.info("Passes of %s are not recorded: the batch is not on %s.", type(model).__name__, self.device)
             return None
         buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
         try:

@@ -41,7 +41,8 @@ class Recording:
         parameters: Sequence[nn.Parameter],
         device: torch.device,
     ) -> None:
-        self._call, self._function, self.device = call, function, device  # the function is kept because its id is a key
+        self._call, self.model, self.device = call, model, device
+        self._function = function  # kept because its id is a key
         self.data = map_tensors(torch.clone, data)
         self.parameters = list(parameters) if torch.is_grad_enabled() else []
         self.is_waiting = False
