@@ -67,6 +67,14 @@ class Lock:
         with lock:
             yield lock
 
+    @classmethod
+    def tidy(cls, path: Path) -> None:
+        """Remove the lock and the note of a process that died when its work was already done."""
+        if path.exists() or path.with_suffix(".begun").exists():
+            with cls.claim(path) as lock:
+                if lock is not None:
+                    lock._note.unlink(missing_ok=True)
+
     def release(self) -> None:
         """Remove the file and let others work. A second call, or a call in a forked process, does nothing."""
         if self._file.closed:

@@ -12,7 +12,8 @@ from tests.helpers.reports import METHODS, make_study
 from tests.helpers.tiny import tiny
 from unweave import RunError, UsageError
 from unweave.lab.report import read_results, write_report
-from unweave.lab.study import Store, plan, run_study
+from unweave.lab.study import Store, originals, plan, read_times, run_study
+from unweave.storage import write_whole
 
 FEW = {(method, ""): METHODS[method, ""] for method in ("original", "two-stage", "ga")}
 ODD = [None, True, -1, 2**70, 1e300, "", "../../x", "$x_{", [], {}, [[None]], {"a": {"b": []}}]
@@ -187,11 +188,32 @@ def test_a_pipe_in_a_study_is_refused_and_not_waited_for(study, name):
 # What a process left that was killed at the very end of its work
 
 
+def test_the_time_of_training_is_noted_before_the_model_is_there(tmp_path, monkeypatch):
+    """A process that is killed once the model is there would never note it."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(path, content, **more):
+        write_whole(path, content, **more)
+        if path.parent.name == "models":
+            raise Killed
+
+    monkeypatch.setattr(originals, "write_whole", killed)
+    with pytest.raises(Killed):
+        run_study(tiny(), plan(["original"], seeds=1, benchmark=tiny()), tmp_path / "study", device="cpu")
+    ((name, _),) = read_times(tmp_path / "study" / "times.jsonl")
+    assert name == "trained.seed-0"
+
+
 def test_the_next_start_of_a_study_tidies_up(study):
     left = [
         study / "models" / "original.seed-0.unfinished" / "00-00000003.safetensors",
         study / "cells" / "ga.seed-0" / "checkpoints" / "00-00000003.safetensors",
         study / "again" / "ga.seed-0" / "history.jsonl",
+        study / "locks" / "model.original.seed-0.lock",
+        study / "locks" / "cell.ga.seed-0.lock",
+        study / "locks" / "cell.ga.seed-0.begun",
         study / ".report.partial" / "index.html",
         study / ".report.older" / "index.html",
     ]
@@ -203,6 +225,6 @@ def test_the_next_start_of_a_study_tidies_up(study):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("weights")
     run_study(tiny(), plan(["original", "ga"], seeds=1, benchmark=tiny()), study, device="cpu")
-    assert [file.exists() for file in (*left, *kept)] == [False] * 3 + [True] * 4
+    assert [file.exists() for file in (*left, *kept)] == [False] * 6 + [True] * 4
     write_report(study)
     assert [path.name for path in study.glob(".report*")] == []

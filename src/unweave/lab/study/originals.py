@@ -57,11 +57,13 @@ def _taken(name: str, store: Store, other: Store) -> str | None:
 
 
 def tidy_models(home: Home) -> None:
-    """Remove the checkpoints of models that are trained: a process may have been killed before it could do so."""
-    for folder in home.models.glob(f"*{UNFINISHED}"):
-        name = folder.name.removesuffix(UNFINISHED)
-        with Lock.claim(home.locks / f"model.{name}.lock") as claim:
-            if claim is not None and (home.models / f"{name}.safetensors").exists():
+    """Remove checkpoints and locks of models that are trained: a process may have been killed before it could do so."""
+    for model in home.models.glob("*.safetensors"):
+        lock, folder = home.locks / f"model.{model.stem}.lock", home.models / (model.stem + UNFINISHED)
+        if not (lock.exists() or folder.exists()):
+            continue
+        with Lock.claim(lock) as claim:  # which removes it in the end
+            if claim is not None and folder.exists():
                 remove_folder(folder)
 
 
@@ -140,6 +142,6 @@ class Originals:
             stop=self.stop,
         )
         tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}
+        self.store.note_time(f"trained.seed-{seed}", time.monotonic() - begun)  # times of several processes add up
         write_whole(self.store.models / f"{name}.safetensors", safetensors.torch.save(tensors))
         remove_folder(folder)
-        self.store.note_time(f"trained.seed-{seed}", time.monotonic() - begun)

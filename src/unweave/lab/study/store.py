@@ -213,9 +213,10 @@ class Store:
         return is_there
 
     def tidy(self) -> None:
-        """Remove what processes left that were killed at the very end of a cell: checkpoints, and an emptied again/."""
+        """Remove what a process left that was killed at the very end of a cell: checkpoints, locks, an empty again/."""
         for name in self.finished():
             tidy(self.cells / name)
+            Lock.tidy(self.locks / f"cell.{name}.lock")
             again = self.folder / "again" / name
             if again.exists() and not (again / RUN).exists() and not unfinished(again).exists():
                 remove_folder(again)
