@@ -19,7 +19,7 @@ from tests.helpers.recorded import acting
 from tests.helpers.tensors import same, weights
 from unweave import Checkpoints, Compute, OwnLoss, Split, unlearn
 from unweave.engine import Phase, Workbench, run_phases
-from unweave.engine.compiling import recording
+from unweave.engine.compiling import captures, recording
 from unweave.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -238,6 +238,13 @@ def test_weights_that_moved_are_recorded_again(normalised):
         assert len(made) == 2
         plain = Workbench(bench.model, split, device=CPU, compile="off").losses(batch)
     assert torch.equal(doubled, plain)
+
+
+def test_a_torch_that_could_not_go_on_after_a_failure_records_nothing(monkeypatch):
+    assert captures.can_record(torch.device("cuda"))
+    assert not captures.can_record(CPU)
+    monkeypatch.setattr(captures, "GENERATOR", ("clone_state", "gone"))
+    assert not captures.can_record(torch.device("cuda"))
 
 
 def test_hooks_that_come_later_are_heard(normalised):

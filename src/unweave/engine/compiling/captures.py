@@ -37,6 +37,7 @@ FEWEST = 48  # expected uses; with fewer, recording takes longer than it saves (
 LAUNCHING = 0.5  # share of a plain pass's time that the host must need for launching it
 MOST = 32  # passes that are recorded for one run
 ROOM = 0.8  # share of the memory that may be taken once a pass is recorded
+GENERATOR = ("clone_state", "graphsafe_set_state")  # what the random generators of torch must be able to do
 SLOTS = 2  # passes of one kind that may wait for their backward pass at the same time
 
 
@@ -184,8 +185,8 @@ class Captures:
 
 
 def can_record(device: torch.device) -> bool:
-    """Tell whether a device can record passes."""
-    return device.type == "cuda"
+    """Tell whether a device can record passes, and this torch go on after one that fails."""
+    return device.type == "cuda" and all(hasattr(torch.Generator, name) for name in GENERATOR)
 
 
 def _is_ours(function: Any) -> bool:
