@@ -109,6 +109,7 @@ class _Run:
                     self._begin(index)
                     self._steps(index, first=0)
                 phase.finish()
+                phase.release()
                 _ = self.history.rows  # raises if a value is not finite
                 self._require_finite(f"in the last step of {phase.name}")
                 if self.guard and phase.steps:
@@ -196,6 +197,8 @@ class _Run:
             for number, phase in enumerate(self.phases[: done.phase + 1]):
                 phase.prepare(self.bench)
                 phase.load_state(_under(f"phase.{number}.", done))
+                if number < done.phase:
+                    phase.release()
             for number, callback in enumerate(self.callbacks):
                 callback.load_state(_under(f"callback.{number}.", done))
             self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)

@@ -55,6 +55,12 @@ class Phase(ABC):
     def finish(self) -> None:  # noqa: B027
         """Do what remains after the last step."""
 
+    def release(self) -> None:
+        """Free the state of the optimisers after the last step: Adam's takes as much memory as two gradients."""
+        for name in self.keeps:
+            if isinstance(kept := getattr(self, name), torch.optim.Optimizer):
+                kept.state.clear()
+
     def state(self) -> State:
         """Return the phase's state as named, unsharded tensors; if weights are sharded, only in the first process."""
         return collected(

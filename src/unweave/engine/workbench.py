@@ -117,7 +117,6 @@ class Workbench:
             sharded=self.sharded,
             meter=self.meter,
             keep_data=keep_data,
-            most_memory=self.max_memory,
         )
         self._sample: Tensor | None = None  # the outputs for one sample, for their shape
         self._touched: set[int] | None = None  # parameters with a gradient since the last step
