@@ -61,7 +61,7 @@ def large(width: int, blocks: int, device: torch.device) -> nn.Module:
 
 def gradients(device: torch.device, *, small: bool) -> dict[str, Any]:
     """Return the peaks of fine-tuning with momentum and of two-stage, and their difference in gradients."""
-    width, blocks = (64, 8) if small else (WIDTH, BLOCKS)
+    width, blocks = (1024, 16) if small else (WIDTH, BLOCKS)
     model = large(width, blocks, device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     count = 12 * BATCH
@@ -78,7 +78,11 @@ def gradients(device: torch.device, *, small: bool) -> dict[str, Any]:
     for name, method in methods.items():
         with peak_memory(device) as memory:
             result = uw.unlearn(model, split, method, compute=uw.Compute(device), guard=None)
-        rows[name] = {"peak_bytes": memory.peak_bytes, "seconds": result.cost.seconds, "steps": len(result.history.rows)}
+        rows[name] = {
+            "peak_bytes": memory.peak_bytes,
+            "seconds": result.cost.seconds,
+            "steps": len(result.history.rows),
+        }
         del result
     after = [row for row in rows if row != "fine-tuning"]
     above = {row: (rows[row]["peak_bytes"] - rows["fine-tuning"]["peak_bytes"]) / (4 * parameters) for row in after}
@@ -130,7 +134,10 @@ def sentences(*, small: bool) -> Iterator[tuple[str, Work]]:
         return model, uw.Split(data, range(count // 10), range(count // 10, count // 5))
 
     method = find_method("two-stage").configure({"stage2_learning_rate": STILL})
-    yield f"an encoder {'smaller than' if small else 'of the size of'} BERT, stage 2", Work(make, lambda: list(method.phases())[1], "stage 2")
+    yield (
+        f"an encoder {'smaller than' if small else 'of the size of'} BERT, stage 2",
+        Work(make, lambda: list(method.phases())[1], "stage 2"),
+    )
 
 
 def texts(*, small: bool) -> Iterator[tuple[str, Work]]:
