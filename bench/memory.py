@@ -2,8 +2,8 @@
 
     python -m bench.memory [--parts gradients,images,sentences,language] [--small] [--out FOLDER]
 
-`gradients`: `uw.unlearn` on a network of 10⁹ float32 parameters, fine-tuning with momentum and both stages of two-stage.
-Their peaks differ by so many gradients. Both hold the weights and, on a CUDA device, the copy of the user's.
+`gradients`: `uw.unlearn` on a network of 10⁹ float32 parameters, by fine-tuning with momentum, by stage 2 and by both
+stages of two-stage. How many gradients their peaks are apart.
 
 The other parts take steps of two-stage on images, sentences and texts of a language model, first without a limit, then
 with shares of what that took. `taken` is what torch took from the device (``max_memory_reserved``), which is what a

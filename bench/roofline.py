@@ -6,9 +6,9 @@ First the rates of the device: large bfloat16 matrix products; a large copy and 
 written; kernels of one element, launched one by one and repeated as one CUDA graph. Then for each workload, counted on
 one plain step:
 
-- operations: those of convolutions, matrix products and attention, by torch's formulas (`torch.utils.flop_counter`);
-- bytes: every tensor that one of these operations or the optimiser takes or gives, once. Work element by element between
-  them counts as fused into them, and nothing as kept in a cache from one operation to the next;
+- operations: those of convolutions, matrix products and attention, by the formulas of `torch.utils.flop_counter`;
+- bytes: every tensor that one of these operations or the optimiser takes or gives, once. Work element by element
+  between them counts as fused into them, and nothing as kept in a cache from one operation to the next;
 - kernels: those that the device ran in a step of the fastest way (torch's profiler), and how often the host launched.
 
 Each of the three over its rate is a floor; no step with the same operations, and as many kernels, is faster than the
@@ -85,7 +85,7 @@ def graph_seconds(device: torch.device, *, count: int = 1_000) -> float:
 class Counted(TorchDispatchMode):
     """Counts the operations of convolutions, matrix products and attention, and the bytes of these and the optimiser.
 
-    Torch's FlopCounterMode counts the same operations, but follows modules by hooks, which pieces of logits do not take.
+    Torch's FlopCounterMode counts the same operations, but its hooks on modules do not bear pieces of logits.
     """
 
     def __init__(self) -> None:
