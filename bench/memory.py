@@ -6,7 +6,7 @@
 stages of two-stage. How many gradients their peaks are apart.
 
 The other parts take steps of two-stage on images, sentences and texts of a language model, first without a limit, then
-with shares of what that took. `taken` is what torch took from the device (``max_memory_reserved``), which is what a
+with shares of what that took; passes are recorded where it pays, and not compiled. `taken` is what torch took from the device (``max_memory_reserved``), which is what a
 limit is about; `device_bytes` is what the driver says is in use at the end, with its own memory for the process. The
 file is written again after every row. On a CPU there is no limit to set: ``--small`` rehearses the rest.
 """
@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 import unweave as uw
-from bench import language, measure, workloads
+from bench import captured, language, measure, workloads
 from bench.measure import wait
 from bench.scaling import peak_memory
 from unweave.engine import Phase, Workbench
@@ -36,7 +36,7 @@ from unweave.runtime import parse_bytes, pick_device
 
 WIDTH, BLOCKS, CLASSES, BATCH = 4096, 60, 20, 128  # 60 · 4096² = 1.007 · 10⁹ weights
 SHARES = (None, 0.75, 0.5, 0.35)  # of what a run without a limit takes
-WARM, TIMED = 6, {"stage 1": 20, "stage 2": 4}  # steps
+WARM, TIMED = 4, {"stage 1": 20, "stage 2": 4}  # steps
 STILL = 1e-12  # a step size that moves nothing
 
 
@@ -133,7 +133,9 @@ def sentences(*, small: bool) -> Iterator[tuple[str, Work]]:
         data = {"input_ids": ids * mask, "attention_mask": mask.long(), "labels": torch.arange(count) % CLASSES}
         return model, uw.Split(data, range(count // 10), range(count // 10, count // 5))
 
-    method = find_method("two-stage").configure({"stage2_learning_rate": STILL})
+    method = find_method("two-stage").configure(
+        {"stage2_learning_rate": STILL, "stage2_forget_batches": 2, "stage2_remote_batches": 2}
+    )
     yield (
         f"an encoder {'smaller than' if small else 'of the size of'} BERT, stage 2",
         Work(make, lambda: list(method.phases())[1], "stage 2"),
@@ -166,7 +168,8 @@ def limited(work: Work, device: torch.device, limit: int | None) -> dict[str, An
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RunWarning)
         try:
-            row |= _steps(work, Workbench(model, split, device=device, max_memory=limit), device)
+            with captured.way_of("recorded") as how:  # compiling would take most of the time here
+                row |= _steps(work, Workbench(model, split, device=device, compile=how, max_memory=limit), device)
         except (RunError, torch.OutOfMemoryError) as error:
             row["error"] = str(error).splitlines()[0][:200]
         finally:
