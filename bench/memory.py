@@ -5,11 +5,11 @@
 `gradients`: `uw.unlearn` on a network of 10⁹ float32 parameters, by fine-tuning with momentum, by stage 2 and by both
 stages of two-stage. How many gradients their peaks are apart.
 
-The other parts take steps of two-stage on images, sentences and texts of a language model, first without a limit, then
-with shares of what that took. Passes are recorded where it pays, and not compiled. `taken_bytes` is what torch took from
-the device (``max_memory_reserved``), which is what a limit is about; `device_bytes` is what the driver says is in use at
-the end, with its own memory for the process. The file is written again after every row. On a CPU there is no limit to
-set: ``--small`` rehearses the rest.
+The other parts take steps of two-stage on images, sentences and texts of a language model, first without a limit,
+then with shares of what that took. Passes are recorded where it pays, and not compiled. `taken_bytes` is what torch
+took from the device (``max_memory_reserved``), which is what a limit is about; `device_bytes` is what the driver says
+is in use at the end, with its own memory for the process. The file is written again after every row. On a CPU there is
+no limit to set: ``--small`` rehearses the rest.
 """
 
 from __future__ import annotations
