@@ -9,8 +9,8 @@ from itertools import chain
 
 from bench.attacks.page import tables
 
-import record_leak
 import limit_tables
+import record_leak
 import speed_tables
 import table
 import tried
