@@ -53,7 +53,7 @@ def limited_to(size: int | None, device: torch.device) -> Iterator[None]:
         raise UsageError(
             f"max_memory limits the memory of a CUDA device, but this run is on {device.type}. Use micro_batch instead."
         )
-    total, before = torch.cuda.get_device_properties(device).total_memory, _share(device)
+    (_, total), before = torch.cuda.mem_get_info(device), _share(device)
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(min(before, size / total), device)
     try:
