@@ -47,7 +47,8 @@ def settings_of(name):
     known = find_method(name).configure().to_dict()
     short = {key: 1 for key in known if key.endswith("epochs")}
     rates = {key: 1e-2 for key in known if key.endswith("learning_rate")}
-    return {**short, **rates, **({"normalisation": "eval"} if "normalisation" in known else {})}
+    few = {key: value for key, value in {"least_steps": 6, "effort": 2.0}.items() if key in known}
+    return {**short, **rates, **few, **({"normalisation": "eval"} if "normalisation" in known else {})}
 
 
 @pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
