@@ -52,8 +52,10 @@ def choose(chosen: argparse.Namespace) -> None:
     chosen.seeds, chosen.look = range(1), None
     methods = chosen.methods.split(",") if chosen.methods else choice.candidates()
     rows = _run(chosen, chosen.tasks or choice.TASKS, methods, judges=False)
-    for name, about in choice.ranking(row for row in rows if row["method"] in methods).items():
+    rows = [row for row in rows if row["method"] in methods]
+    for name, about in choice.ranking(rows).items():
         print(f"{name:<12} regret {about['regret']:>5.1f}, valid on {about['valid']} of {about['tasks']} tasks")
+    print(f"chosen: {','.join(choice.chosen(rows))}")
 
 
 def add_to(command: argparse.ArgumentParser, name: str) -> None:

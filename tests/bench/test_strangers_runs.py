@@ -134,6 +134,7 @@ def test_trials_in_two_processes_are_those_of_one(tmp_path, capsys):
         assert {**row, "seconds": 0} == {**two[key], "seconds": 0}
     shown = capsys.readouterr().out
     assert "ssd          regret" in shown
+    assert shown.splitlines()[-1].startswith("chosen: ")
     assert json.loads(files["2"].with_suffix(".provenance.jsonl").read_text())["rows"] == 4
 
 
