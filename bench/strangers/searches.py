@@ -87,7 +87,9 @@ def _run(
     schedule = Schedule(
         names, list(chosen.seeds), methods, chosen.trials, judges=judges, known=[r for r in rows if r["task"] in names]
     )
-    begun, before = time.monotonic(), len(rows)
+    with file.with_suffix(".provenance.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(about) + "\n")
+    begun = time.monotonic()
 
     def keep(row: dict[str, Any]) -> None:
         rows.append(row | {"commit": about["commit"]})
@@ -96,9 +98,6 @@ def _run(
         _tell(row, time.monotonic() - begun)
 
     spread(schedule, keep, jobs=chosen.jobs, seconds=60 * chosen.minutes, data=chosen.data, cache=cache)
-    about |= {"seconds": round(time.monotonic() - begun), "rows": len(rows) - before}
-    with file.with_suffix(".provenance.jsonl").open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(about) + "\n")
     return [row for row in rows if row["task"] in names]
 
 
