@@ -133,7 +133,7 @@ def run(
 def recognised(model: nn.Module, task: BenchmarkTask, compute: uw.Compute) -> Known:
     """Return which samples of training and test data a model recognises."""
     found = {}
-    for name, split in (("train", task.train), ("test", task.test)):
+    for name, split in _parts(task).items():
         told = predict(model, split.samples, torch.arange(len(split.samples)), **compute.looking)
         found[name] = told.logits.argmax(-1) == told.labels
     return found
@@ -143,9 +143,15 @@ def accuracies(known: Known, task: BenchmarkTask) -> dict[str, float]:
     """Return the six accuracies."""
     return {
         f"{name} {subset}": known[name][split.rows(subset)].double().mean().item()
-        for name, split in (("train", task.train), ("test", task.test))
+        for name, split in _parts(task).items()
         for subset in SUBSETS
     }
+
+
+def _parts(task: BenchmarkTask) -> dict[str, uw.Split]:
+    if task.test is None:
+        raise uw.UsageError("The benchmark has no test data, which this comparison needs.")
+    return {"train": task.train, "test": task.test}
 
 
 def _original(words: argparse.Namespace, benchmark: Benchmark, task: BenchmarkTask, seed: int) -> Original:

@@ -105,7 +105,7 @@ class Schedule:
         if not self.judges:
             return 0.0
         running = [self.longest.get((job.task, job.method), 0.0) for job in self.running]
-        best = [row.get("seconds", 0.0) for task in self.tasks if (row := self.best(task))]
+        best: list[float] = [row.get("seconds", 0.0) for task in self.tasks if (row := self.best(task))]
         return (len(self.seeds) - 1) * sum(best) / jobs + max(best, default=0.0) + max(running, default=0.0)
 
     def best(self, task: str) -> dict[str, Any] | None:

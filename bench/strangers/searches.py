@@ -25,7 +25,7 @@ from unweave.errors import UsageError
 from unweave.methods import find_method
 from unweave.storage import provenance
 
-DEFAULTS = {"command": "try", "method": None, "settings": {}}  # the look that an oracle belongs to
+DEFAULTS: dict[str, Any] = {"command": "try", "method": None, "settings": {}}  # the look that an oracle belongs to
 
 
 def find_oracle(chosen: argparse.Namespace) -> None:

@@ -69,7 +69,7 @@ def spread(
             _note(schedule, keep, job, worker.run(job))
         return
     with _workers(jobs, data, cache) as idle:
-        busy: dict[Connection, Job] = {}
+        busy: dict[Any, Job] = {}
         while time.monotonic() < end:
             while idle and (found := schedule.next(left=end - time.monotonic(), jobs=jobs)):
                 connection = idle.pop()
@@ -100,7 +100,7 @@ def _received(connection: Any, job: Job) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _workers(jobs: int, data: str | None, cache: Path) -> Iterator[list[Connection]]:
+def _workers(jobs: int, data: str | None, cache: Path) -> Iterator[list[Any]]:
     context = multiprocessing.get_context("spawn")
     processes: list[BaseProcess] = []
     connections: list[Connection] = []
