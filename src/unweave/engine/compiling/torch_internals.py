@@ -6,6 +6,9 @@ uncompiled.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,23 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 
-def compile_graph(graph: GraphModule, examples: list[Tensor]) -> Any:
-    """Compile a traced graph with torch's own compiler."""
+def compile_graph(graph: GraphModule, examples: list[Tensor], *, known: Sequence[Callable[..., Any]] = ()) -> Any:
+    """Compile a traced graph with torch's own compiler.
+
+    The functions in ``known`` compute the same from the same, so a graph that calls them may be cached on disk.
+    """
+    from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
 
-    return compile_fx(graph, examples)
+    name = "unsafe_marked_cacheable_functions"
+    if not hasattr(config, name):  # torch up to 2.5 caches less
+        return compile_fx(graph, examples)
+    code = hashlib.blake2b(digest_size=16)  # torch's keys name the functions, but do not see what they do
+    for file in sorted({inspect.getfile(function) for function in known}):
+        code.update(Path(file).read_bytes())
+    marks = {f"{function.__module__}.{function.__name__}": code.hexdigest() for function in known}
+    with config.patch({name: {**getattr(config, name), **marks}}):
+        return compile_fx(graph, examples)
 
 
 def allow_variants(count: int) -> AbstractContextManager[Any]:
