@@ -68,7 +68,7 @@ class Forward:
         self.keep_data: KeepData = keep_data
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
         captures = Captures(device, parameters, most_memory) if parameters else None
-        self.compiling = Forwards("off" if sharded else compile, device, captures)
+        self.compiling = Forwards("off" if sharded else compile, device, captures, most_memory=most_memory)
         more = {"when_short": captures.stop} if captures else {}
         self.micro_batches = MicroBatches(
             micro_batch, device, parameters, in_step=sharded, quiet=not parameters, **more

@@ -56,12 +56,7 @@ def fold_normalisation(graph: GraphModule) -> None:
             continue
         given = {**DEFAULTS, **dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
         before = given["input"]
-        if (
-            given["training"]
-            or given["running_mean"] is None
-            or not _calls(before, *FOLDED)
-            or len(before.users) > 1
-        ):
+        if given["training"] or given["running_mean"] is None or not _calls(before, *FOLDED) or len(before.users) > 1:
             continue
         own = [given[name] for name in ("running_mean", "running_var", "weight", "bias")]
         if any(tensor is not None and not _is_given(tensor, place, before) for tensor in own):

@@ -9,12 +9,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 from torch.fx import GraphModule
+
+
+def import_compiler() -> None:
+    """Import torch's compiler, which takes seconds. A torch without it raises its error where code is compiled."""
+    with suppress(ImportError):
+        import_module("torch._dynamo")
+        import_module("torch._inductor.compile_fx")
 
 
 def compile_graph(graph: GraphModule, examples: list[Tensor], *, known: Sequence[Callable[..., Any]] = ()) -> Any:
