@@ -67,7 +67,10 @@ class Background:
         """Allow orders where that is possible. Start the process ahead of the first, unless this is one of many."""
         self.allowed = can_compile_beside(self.device) and self._most_memory is None
         if self.allowed and multiprocessing.parent_process() is None and processes.count() == 1:
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                self._fail(str(error))
 
     def order(
         self,

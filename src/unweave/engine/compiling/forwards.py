@@ -83,8 +83,9 @@ class Forwards:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Let another process compile inside this block, if it is worth it, and end it afterwards."""
-        if may_choose(self.mode, self.device):
+        if self.mode == "on" or self.may_choose:
             load_named_code(self.marks)
+        if self.mode == "auto" and self.may_choose:
             self.background.open()
         try:
             yield
