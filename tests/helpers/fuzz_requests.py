@@ -224,7 +224,7 @@ def saved_door(chance: Random, folder: Path) -> None:
     place.mkdir(exist_ok=True)
     changed = chance.choice(sorted(files))
     for name, content in files.items():
-        written(place, name, _odd_content(name, content, chance) if name == changed else content)
+        written(place, name, odd_content(name, content, chance) if name == changed else content)
     table = open_data(str(place))
     for _ in table.batches(table.columns):
         pass
@@ -266,11 +266,11 @@ def write_checkpoint(folder: Path, kind: str, chance: Random, *, odd: float) -> 
     files = checkpoint_files(kind)
     changed = chance.choice(sorted(files)) if chance.random() < odd else ""
     for name, content in files.items():
-        written(folder, name, _odd_content(name, content, chance) if name == changed else content)
+        written(folder, name, odd_content(name, content, chance) if name == changed else content)
     return folder
 
 
-def _odd_content(name: str, content: bytes, chance: Random) -> bytes:
+def odd_content(name: str, content: bytes, chance: Random) -> bytes:
     return json_bytes(json.loads(content), chance) if name.endswith(".json") else flipped(content, chance)
 
 
