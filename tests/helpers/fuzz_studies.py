@@ -254,7 +254,7 @@ def unfinished_door(chance: Random, folder: Path) -> None:
 STUDY_PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is tried
     "study": (2, study_door),
     "study that goes on": (2, store_door),
-    "answers of a study": (2, answering_door),
+    "answers of a study": (1, answering_door),
     "submission": (1, submission_door),
     "leaderboard": (1, board_door),
     "tuned settings": (6, tuned_door),

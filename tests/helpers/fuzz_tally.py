@@ -52,7 +52,7 @@ class Tally:
         self.longest = 0  # seconds that an input may take; 0: any number
         self.tracebacks: dict[str, str] = {}
         self.outside: dict[str, str] = {}
-        self.last, self.next_saving = (home / LAST).open("wb", buffering=0), 0.0
+        self.next_saving = 0.0
 
     def limit(self) -> None:
         """Limit the time and the memory that an input may take in this process."""
@@ -69,8 +69,7 @@ class Tally:
             (folder / "linked.json").symlink_to(self.canary.place / "file.json")
             (folder / "linked").symlink_to(self.canary.place / "folder")
         self.counts[kind] += 1
-        self.last.seek(0)
-        self.last.write(name.encode().ljust(100))  # should the process die
+        (self.home / LAST).write_text(name)  # should the process die
         begun = time.perf_counter()
         signal.alarm(self.longest)
         tempfile.tempdir = str(folder)
@@ -128,7 +127,7 @@ class Tally:
         with contextlib.suppress(FileNotFoundError):
             found = json.loads((home / SAVED).read_text())
         if ended:
-            name = (home / LAST).read_text().strip()
+            name = (home / LAST).read_text()
             print(f"--- {name} ended its process ({ended})", file=sys.stderr, flush=True)
             found = {**found, "tracebacks": found["tracebacks"] + 1, "findings": sorted({*found["findings"], name})}
         return found
