@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -105,7 +106,13 @@ def test_answers_that_changed_come_first_and_are_escaped(monkeypatch):
     section = answers_section({"forget": before}, {"forget": after})
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:-1]
     assert len(rows) == 2
-    assert "question &lt;1&gt;</td><td>truth</td><td>old</td><td>&lt;i&gt;new&lt;/i&gt;</td>" in rows[0]
+    assert re.findall(r'data-column="([\w ]+)"[^>]*>(.*?)</t', rows[0]) == [
+        ("questions of", "forget"),
+        ("question", "question &lt;1&gt;"),
+        ("true answer", "truth"),
+        ("before", "old"),
+        ("after", "&lt;i&gt;new&lt;/i&gt;"),
+    ]
     assert "1 of 3 questions changed" in section
     assert "answers.json has all" in section
 

@@ -28,7 +28,7 @@ def answers_section(before: Mapping[str, AnswerSheet], after: Mapping[str, Answe
     >>> old, new = (
     ...     AnswerSheet(questions=["Who?"], answers=["Ann"], written=[text], **numbers) for text in ("Ann", "Bob")
     ... )
-    >>> "<td>Ann</td><td>Ann</td><td>Bob</td>" in answers_section({"forget": old}, {"forget": new})
+    >>> "The answers to 1 of 1 questions changed." in answers_section({"forget": old}, {"forget": new})
     True
     """
     rows: list[list[html.Entry]] = []
@@ -44,7 +44,9 @@ def answers_section(before: Mapping[str, AnswerSheet], after: Mapping[str, Answe
         rows += [[group, *(_cut(text) for text in row)] for row in found[:MOST_QUESTIONS]]
     if not rows:
         return ""
-    note = f"The answers to {changed:,} of {all_questions:,} questions changed. They come first in every group."
+    note = f"The answers to {changed:,} of {all_questions:,} questions changed."
+    if 0 < changed < all_questions:
+        note += " They come first in every group."
     if len(rows) < all_questions:
         note += f" At most {MOST_QUESTIONS} questions of a group are shown; answers.json has all."
     return html.section(
