@@ -1,4 +1,4 @@
-"""More sentences of `docs/results.md`: other benchmarks than ResNet-18 on CIFAR-100, attacks, times, single classes."""
+"""More sentences of the results: other benchmarks than ResNet-18 on CIFAR-100, attacks, times, single classes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from places import RESULTS, TUNED
 from sentence_values import at, each, gradients, lost, mean_of, own, share
-from sentences import Sentence
+from sentences import RESULT_PAGES, Sentence
 
-PAGE = "docs/results.md"
 LARGE = "cifar100-resnet18/all"
 FIVE, RETRAIN = "cifar100-resnet18/each", "cifar100-resnet18/each-retrain"
 FASHION, FEWER, CLINC = "fashion-mnist/all", "fashion-mnist/fewer-gradients", "clinc150/all"
@@ -26,7 +25,7 @@ def others() -> Iterator[Sentence]:
 
 
 def _said(phrase: str, *values: float) -> Sentence:
-    return Sentence(PAGE, phrase, values)
+    return Sentence(RESULT_PAGES, phrase, values)
 
 
 def _large() -> Iterator[Sentence]:
