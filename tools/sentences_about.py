@@ -290,7 +290,7 @@ def _sentences() -> Iterator[Sentence]:
     study = "fashion-mnist/all"
     yield _said("a model that never saw a sandal calls {:.0f}% of them shoes", at(study, "retrain", "test forget"))
     yield _said(
-        "tuned, it loses {:.1f} points of the other shoes and {:.1f} of everything else; with its defaults "
+        "Tuned, it loses {:.1f} points of the other shoes and {:.1f} of everything else; with its defaults "
         "{:.1f} and {:.1f}. "
         "Two-stage, tuned, leaves {:.0f}% and loses {:.1f} and {:.1f} (as released {:.1f} and {:.1f})",
         *(lost(study, f"unweave {profile}", place) for profile in ("tuned", "default") for place in WHERE[1:]),

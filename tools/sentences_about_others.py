@@ -103,7 +103,7 @@ def _small() -> Iterator[Sentence]:
 
 def _vit() -> Iterator[Sentence]:
     yield _said(
-        "It fits its training data as that one does ({:.1f}%), and knows unseen images as a transformer without "
+        "Ours fits its training data as that one does ({:.1f}%), and knows unseen images as a transformer without "
         "pretraining does: {:.0f} / {:.0f} / {:.0f}%",
         at(VIT, "original", "train remote"),
         *(at(VIT, "original", f"test {subset}") for subset in ("forget", *KEPT)),
@@ -301,7 +301,7 @@ def _tuning() -> Iterator[Sentence]:
         chosen(retrain, "salun"),
     )
     yield _said(
-        "on 50 held-out forget sentences two-stage ({:.3f}), GDR-GMA ({:.3f}, as printed) and SCRUB ({:.3f}) "
+        "On 50 held-out forget sentences two-stage ({:.3f}), GDR-GMA ({:.3f}, as printed) and SCRUB ({:.3f}) "
         "were ahead of "
         "`unweave` ({:.3f})",
         *(chosen("toxigen-roberta", who) for who in ("two-stage", "gdr", "scrub", "unweave")),
