@@ -127,7 +127,7 @@ def test_checkpoints(refused):
     tokenizer().save_pretrained(refused.at / "headless")
     said = refused(model="headless")
     assert "headless has no head for classification, and is not a causal language model" in said
-    assert "(its architecture is BertModel)" in said
+    assert "(architecture: BertModel)" in said
     shutil.copytree(refused.at / "ckpt", refused.at / "remote")
     config = json.loads((refused.at / "remote" / "config.json").read_text())
     config |= {"model_type": "my-own", "auto_map": {"AutoConfig": "evil.Config"}}
