@@ -24,7 +24,7 @@ def record_of(*rows, bound=None):
         (
             [("train", "forget", 1.0, 0.0), ("train", "adjacent", 1.0, 0.9), ("test", "adjacent", 0.95, 0.94)],
             "Forgotten: yes. 0% of the forget samples are recognised (100% before). Kept: yes. Test adjacent accuracy "
-            "fell most, by 1 points.",
+            "fell most, by 1 point.",
         ),
         (
             [("train", "forget", 1.0, 0.02), ("train", "remote", 0.9, 0.8), ("train", "adjacent", 0.9, 0.85)],

@@ -45,7 +45,8 @@ def _kept(record: Mapping[str, Any]) -> str:
         return "Kept: yes. No accuracy on data to keep fell."
     answer = "yes" if loss <= KEPT + 1e-9 else "no"
     place = f"{worst['split']} {worst['subset']}".capitalize()
-    return f"Kept: {answer}. {place} accuracy fell most, by {100 * loss:.3g} points."
+    points = f"{100 * loss:.3g}"
+    return f"Kept: {answer}. {place} accuracy fell most, by {points} {'point' if points == '1' else 'points'}."
 
 
 def bound_of(record: Mapping[str, Any]) -> dict[str, str]:
