@@ -103,12 +103,25 @@ class Counted(TorchDispatchMode):
                     return parts
         found = func(*args, **kwargs)
         if counts:
-            self.operations += flop_registry[packet](*args, **kwargs, out_val=found)
+            self.operations += flop_registry[packet](*_with_all_heads(packet, args), **kwargs, out_val=found)
         if counts or optimises:
             given = [one for one in tree_leaves((args, kwargs, found)) if isinstance(one, Tensor)]
             again = tree_leaves(args[0]) if packet.__name__.endswith("_") else []  # in place: read and written
             self.bytes += sum(one.numel() * one.element_size() for one in [*given, *again])
         return found
+
+
+def _with_all_heads(packet: Any, args: Any) -> Any:
+    """Return the arguments of an attention with as many heads of keys and values as of queries, for torch's formula."""
+    if "scaled_dot_product" not in packet.__name__:
+        return args
+    heads = max(one.shape[1] for one in args if isinstance(one, Tensor) and one.ndim == 4)
+    return [
+        one.new_empty((one.shape[0], heads, *one.shape[2:]), device="meta")
+        if isinstance(one, Tensor) and one.ndim == 4
+        else one
+        for one in args
+    ]
 
 
 def counted(step: Callable[[], Any]) -> dict[str, float]:
@@ -254,7 +267,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", help='words in the names of workloads, joined by commas, such as "64 px,language"')
     parser.add_argument("--small", action="store_true", help="tiny workloads, to rehearse")
-    parser.add_argument("--out", type=Path, help="folder for roofline.json")
+    parser.add_argument("--out", type=Path, help="folder for the file")
+    parser.add_argument("--name", default="roofline", help="of the file")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
     words = parser.parse_args()
     device = pick_device(words.device)
@@ -276,7 +290,7 @@ def main() -> None:
         row["of_the_floor"] = row["seconds"] / row["floors"][row["limit"]]
         content["workloads"][name] = row
         show(name, row)
-        measure.write(words.out, "roofline", content, device)
+        measure.write(words.out, words.name, content, device)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ def rates(found: Mapping[str, Any]) -> str:
         ["large bfloat16 matrix products", f"{rate['operations'] / 1e12:.0f} TFLOP/s"],
         ["a copy of 2 GiB, read and written", f"{rate['copy_bytes'] / 1e12:.2f} TB/s"],
         ["a multiply-add over 2 GiB, read and written", f"{rate['multiply_add_bytes'] / 1e12:.2f} TB/s"],
-        ["kernels that the host launches one by one", f"{rate['launches'] / 1e3:.0f},000 a second"],
-        ["kernels of a CUDA graph, one after the other", f"{rate['launches_in_a_graph'] / 1e3:.0f},000 a second"],
+        ["kernels that the host launches one by one", f"{round(rate['launches'], -3):,.0f} a second"],
+        ["kernels of a CUDA graph, one after the other", f"{round(rate['launches_in_a_graph'], -3):,.0f} a second"],
     ]
     return lines(["limit", "measured"], rows)
 
@@ -83,14 +83,6 @@ def workers(found: Mapping[str, Any]) -> str:
     return lines(["workers", "steps/s together", "of the ideal"], rows)
 
 
-def trials(found: Mapping[str, Any]) -> str:
-    """Return the finished trials of every method and their mean time."""
-    rows = [
-        [name, str(row["finished"]), f"{row['mean_seconds']:.1f} s"] for name, row in found["tuning"]["methods"].items()
-    ]
-    return lines(["method", "finished trials", "mean time of one"], rows)
-
-
 def plain(found: Mapping[str, Any]) -> str:
     """Return the whole protocol of the plain loop and of ours, the first time and again."""
     rows = [
@@ -105,12 +97,15 @@ def all_tables() -> Iterator[str]:
     tables: dict[str, tuple[Callable[[Mapping[str, Any]], str], ...]] = {
         "roofline": (rates, floors),
         "memory": (gradients, limited),
-        "packed": (workers, trials),
+        "packed": (workers,),
         "plain": (plain,),
     }
     for name in FILES:
         if (SPEED / "h200" / f"{name}.json").exists():
             found = read(f"h200/{name}.json")
+            if name == "roofline":  # the workloads of further files, each with the rates that were measured beside them
+                for more in sorted((SPEED / "h200").glob("roofline-*.json")):
+                    found["workloads"] |= read(f"h200/{more.name}")["workloads"]
             yield from (table(found) for table in tables[name])
 
 

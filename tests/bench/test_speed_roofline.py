@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from bench import packed, roofline
 from unweave.lab.study import Packing
@@ -33,6 +33,16 @@ def test_operations_are_those_that_torch_counts(make, inputs):
         step()
     found = roofline.counted(step)
     assert found["operations"] == counter.get_total_flops() > 0
+
+
+def test_attention_with_few_heads_of_keys_counts_as_with_all():
+    attention = torch.ops.aten._scaled_dot_product_flash_attention
+    queries, keys = (torch.empty(2, heads, 16, 8, device="meta") for heads in (6, 2))
+    few, every = (
+        flop_registry[attention](*roofline._with_all_heads(attention, (queries, some, some)), out_val=queries)
+        for some in (keys, queries)
+    )
+    assert few == every > 0
 
 
 def test_bytes_are_those_of_products_and_of_the_optimiser_once_each():

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unweave.errors import UsageError
+from unweave.lab.benchmarks.pixel_cache import cache_folder, keep, kept, only_one
 from unweave.lab.benchmarks.sources import DataPart
 from unweave.lab.packages import require_package
-from unweave.storage import Lock
 
 MODES = {1: "L", 3: "RGB"}
-
-
-def cache_folder() -> Path:
-    """Return the folder for decoded data: ``UNWEAVE_CACHE``, or the user's cache folder."""
-    if chosen := os.environ.get("UNWEAVE_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unweave"
 
 
 def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) -> Any:
@@ -37,35 +26,14 @@ def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) 
     grey = "-grey" if channels == 1 else ""
     file = cache_folder() / f"{part.fingerprint[:32]}-{column}-{size}{grey}.npy"
     shape = (len(part), channels, size, size)
-    if (found := _kept(file, shape)) is not None:
+    if (found := kept(file, shape)) is not None:
         return found
-    with _only_one(file):
-        if (found := _kept(file, shape)) is not None:
+    with only_one(file):
+        if (found := kept(file, shape)) is not None:
             return found
         pixels = _decoded(part.table[column], shape)
-        _keep(file, pixels)
+        keep(file, pixels)
     return pixels
-
-
-def _kept(file: Path, shape: tuple[int, ...]) -> Any:
-    """Return the images of a file, or None if it does not hold them. Processes that read it share its memory."""
-    if not file.is_file() or file.is_symlink():
-        return None
-    try:
-        found = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError):
-        return None
-    return found if found.shape == shape and found.dtype == np.uint8 else None
-
-
-@contextmanager
-def _only_one(file: Path) -> Iterator[None]:
-    """Let one process at a time make a file. Where no lock can be had, each process works for itself."""
-    with ExitStack() as stack:
-        with suppress(OSError, UsageError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(Lock(file.with_suffix(".lock"), wait=True))
-        yield
 
 
 def _decoded(encoded: Any, shape: tuple[int, ...]) -> Any:
@@ -94,20 +62,3 @@ def _decode(row: int, content: Any, size: int, channels: int) -> Any:
         image = ImageOps.fit(image, (size, size), method=Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
-
-
-def _keep(file: Path, pixels: Any) -> None:
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)  # of a process that was killed; of a link, nothing but the link
-        with partial.open("xb") as target:
-            np.save(target, pixels, allow_pickle=False)
-        partial.replace(file)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        warnings.warn(
-            f"Decoded images cannot be kept in {file.parent} ({error}). Set UNWEAVE_CACHE to another folder.",
-            stacklevel=4,
-        )
