@@ -42,7 +42,9 @@ def drawn(method: str, number: int) -> dict[str, Any]:
         return {}
     kind = find_method(method)
     seed = int.from_bytes(hashlib.sha256(f"{method} {number}".encode()).digest()[:8])
-    draw, defaults = np.random.default_rng(seed), kind()
+    draw = np.random.default_rng(seed)
+    own = getattr(kind, "on_own_models", "")  # the profile of trial 0, if `unlearn` takes another than the first
+    defaults = kind.configure(profile=own or None)
     return {name: _value(space.about(getattr(defaults, name)), draw) for name, space in sorted(kind.searched().items())}
 
 

@@ -168,6 +168,14 @@ def test_trials_are_the_same_each_time_and_lie_in_their_space():
     assert {one["margin"] for one in some[1:]} == {0.5, 1.0, 2.0, 4.0}
 
 
+def test_trials_lie_around_the_default_that_a_model_of_the_users_own_gets(monkeypatch):
+    from unweave.methods import FineTune
+
+    monkeypatch.setattr(FineTune, "profiles", {"first": {}, "own": {"learning_rate": 1e-6}})
+    monkeypatch.setattr(FineTune, "on_own_models", "own", raising=False)
+    assert all(oracle.drawn("ft", number)["learning_rate"] < 1e-4 for number in range(1, 9))
+
+
 def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):
     (first, second), changed = (case(tiny) for _ in range(2)), case(tiny, epochs=1)
     assert first.original.gradients == 1440
