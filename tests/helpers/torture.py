@@ -371,9 +371,7 @@ def require(code: int, words: str) -> None:
 def main() -> None:
     """Run the matrix, print it, and say at the end whether every run was the same."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--digits", action="store_true", help="methods: the digits, not made-up data"
-    )
+    parser.add_argument("--digits", action="store_true", help="methods: the digits, not made-up data")
     parser.add_argument("--work", default="all", help="names of methods, study, tuning, request, joined by commas")
     parser.add_argument("--kills", type=int, help="kills in all, at least; default: nine killed runs of everything")
     parser.add_argument("--seed", type=int, default=0)
