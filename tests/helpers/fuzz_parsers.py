@@ -18,7 +18,7 @@ from torch import nn
 
 from tests.helpers.fuzz_requests import CORPUS, REQUEST_PARSERS, Door
 from tests.helpers.fuzz_studies import STUDY_PARSERS
-from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes, json_odd, written
+from tests.helpers.fuzz_values import FORBIDDEN, TEXTS, flipped, json_bytes, json_odd, written
 from tests.helpers.places import ROOT
 from unweave import Split, load_weights
 from unweave.engine import CheckpointFolder
@@ -48,7 +48,6 @@ from unweave.storage import read_array, read_configuration, read_json
 
 OLD = ROOT / "tests" / "record" / "data" / "version-1"
 DATA = (torch.zeros(60, 5), torch.arange(60) // 20)
-FORBIDDEN = "\x1b\x07\x9b\u202e\u2028"
 
 
 @cache

@@ -19,7 +19,7 @@ from pyarrow import parquet
 from torch import nn
 
 from tests.helpers.fuzz_requests import CORPUS, Door, odd_content
-from tests.helpers.fuzz_values import flipped, json_bytes, json_odd, written
+from tests.helpers.fuzz_values import FORBIDDEN, flipped, json_bytes, json_odd, written
 from tests.helpers.tiny import tiny
 from unweave import Checkpoints, Compute, Split, StopWhen, unlearn
 from unweave.errors import Stopped
@@ -176,7 +176,9 @@ def submission_door(chance: Random, folder: Path) -> None:
 
 def board_door(chance: Random, folder: Path) -> None:
     write_board(folder / "board", chance)
-    as_markdown(read_board(folder / "board")).encode()
+    text = as_markdown(read_board(folder / "board"))
+    text.encode()
+    assert not set(text) & set(FORBIDDEN), text
 
 
 # Tunings, shadow models, runs

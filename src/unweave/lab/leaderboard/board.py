@@ -41,7 +41,7 @@ def submit(folders: Sequence[Path], board: Path, *, name: str, methods: Sequence
     if not NAME.fullmatch(name):
         raise UsageError(f"The name {name!r} must have small letters, digits and hyphens only, 61 at most.")
     target = board / name
-    if target.exists():
+    if target.exists() or target.is_symlink():
         raise UsageError(f"{target} exists already. Choose another --name; a submission is not replaced.")
     studies = [read_results(folder) for folder in folders]
     for results in studies:
