@@ -133,6 +133,7 @@ def test_a_stopped_run_resumes_exactly(split, tmp_path, method, stop):
         values = {"batch_size": 4, "effort": 4.0, "least_steps": 9}
     else:
         values |= {"learning_rate": 1e-2, "batch_size": 4, "epochs": 4}
+        values |= {"least_steps": 9} if method == "unweave" else {}
     settings = chosen.configure(values).with_given(initial=lambda: model)
 
     def bench():

@@ -28,6 +28,7 @@ from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
 from unweave.engine.tracking import Track
+from unweave.engine.warming import write_code
 from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
 
@@ -63,4 +64,5 @@ __all__ = [
     "of_kind",
     "require_callbacks",
     "run_phases",
+    "write_code",
 ]

@@ -236,16 +236,27 @@ class Stage2(Phase):
     def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
 
+    def passes(self, bench: Workbench) -> dict[int, int]:
+        """Most passes are those of remote batches."""
+        s, samples = self.settings, len(bench.split["remote"])
+        batches = min(s.stage2_remote_batches, samples // s.stage2_remote_batch)
+        return {s.stage2_remote_batch: batches * self._count_steps(len(bench.split["adjacent"]))}
+
+    def _count_steps(self, adjacent: int) -> int:
+        """Return the number of steps. An epoch is one pass over the adjacent data."""
+        s = self.settings
+        batches = -(-adjacent // s.stage2_adjacent_batch)
+        return s.stage2_epochs * -(-batches // s.stage2_adjacent_batches)
+
     def prepare(self, bench: Workbench) -> None:
-        """An epoch is one pass over the adjacent data."""
+        """Prepare the batches."""
         super().prepare(bench)
         s = self.settings
         self.adjacent = bench.batches("adjacent", size=s.stage2_adjacent_batch)
         self.to_forget = {name: bench.batches(name, size=s.stage2_forget_batch) for name in bench.split.to_forget}
         self.held = bench.batches(*bench.split.to_forget, size=s.stage2_forget_batch)
         self.remote = bench.batches("remote", size=s.stage2_remote_batch)
-        per_step = min(s.stage2_adjacent_batches, len(self.adjacent))
-        self.steps = s.stage2_epochs * -(-len(self.adjacent) // per_step)
+        self.steps = self._count_steps(len(self.adjacent.rows))
         bench.mode(s.normalisation)
         # This sets only the form of the state. `begin` or a checkpoint sets the values.
         self.reference: Tensor | nn.Module = torch.empty(0)

@@ -101,10 +101,11 @@ def test_auto_decides_without_the_cache_when_torch_does_not_tell_where_it_is(cha
     assert cache_folder() is None
     forwards = Forwards("auto", torch.device("cpu"))
     variant = compiled.Variant("model", False, True, False, (((8, 5), "torch.float32"), ((8,), "torch.int64")))
-    assert forwards._mark(variant) is None
+    assert forwards.marks.path(variant) is None
     forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-    forwards._calls[variant] = 10
-    assert forwards._pays(variant, samples=8, layers=16)
+    forwards._calls[variant], forwards._layers["model"] = 10, 16
+    forwards._choose({})
+    assert forwards.chosen == [variant]
 
 
 def test_the_limit_of_variants_is_put_back():

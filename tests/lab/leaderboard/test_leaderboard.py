@@ -149,6 +149,23 @@ def test_a_row_that_is_not_that_of_its_numbers_is_rejected(tmp_path):
         read_board(board)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([], "must be an object"),
+        ({"rows": []}, "differs from the numbers beside it"),
+        ({"rows": None}, "rows is None"),
+        ({"methods": 7, "rows": []}, "methods is 7"),
+        ({"methods": [["mine"]], "rows": []}, r"methods\[0\] is list"),
+    ],
+)
+def test_rows_of_another_form_are_rejected(tmp_path, content, words):
+    submit([study(tmp_path / "study")], tmp_path / "board", name="mine")
+    (tmp_path / "board" / "mine" / "rows.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=words):
+        read_board(tmp_path / "board")
+
+
 def test_a_submission_is_not_replaced_and_has_a_plain_name(tmp_path):
     folder = study(tmp_path / "study")
     submit([folder], tmp_path / "board", name="mine")

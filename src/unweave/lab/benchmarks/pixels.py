@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from unweave.errors import UsageError
 from unweave.lab.benchmarks.sources import DataPart
 from unweave.lab.packages import require_package
+from unweave.storage import Lock
 
 MODES = {1: "L", 3: "RGB"}
 
@@ -30,29 +31,54 @@ def cache_folder() -> Path:
 def decode_images(part: DataPart, column: str, *, size: int, channels: int = 3) -> Any:
     """Return a column of encoded images as bytes of shape (images, channels, size, size).
 
-    Images of another size are cropped to the middle square and resized. The result is kept in the cache folder.
+    Images of another size are cropped to the middle square and resized. The result is kept in the cache folder, which
+    processes share: one decodes, and the others wait for it.
     """
     grey = "-grey" if channels == 1 else ""
     file = cache_folder() / f"{part.fingerprint[:32]}-{column}-{size}{grey}.npy"
     shape = (len(part), channels, size, size)
-    if file.exists():
-        try:
-            found = np.load(file, mmap_mode="c", allow_pickle=False)
-        except (OSError, ValueError):
-            found = None
-        if found is not None and found.shape == shape and found.dtype == np.uint8:
+    if (found := _kept(file, shape)) is not None:
+        return found
+    with _only_one(file):
+        if (found := _kept(file, shape)) is not None:
             return found
+        pixels = _decoded(part.table[column], shape)
+        _keep(file, pixels)
+    return pixels
+
+
+def _kept(file: Path, shape: tuple[int, ...]) -> Any:
+    """Return the images of a file, or None if it does not hold them. Processes that read it share its memory."""
+    if not file.is_file() or file.is_symlink():
+        return None
+    try:
+        found = np.load(file, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return found if found.shape == shape and found.dtype == np.uint8 else None
+
+
+@contextmanager
+def _only_one(file: Path) -> Iterator[None]:
+    """Let one process at a time make a file. Where no lock can be had, each process works for itself."""
+    with ExitStack() as stack:
+        with suppress(OSError, UsageError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(Lock(file.with_suffix(".lock"), wait=True))
+        yield
+
+
+def _decoded(encoded: Any, shape: tuple[int, ...]) -> Any:
     require_package("PIL", "Decoding images")
     pixels = np.empty(shape, dtype=np.uint8)
-    encoded = part.table[column]
+    _, channels, size, _ = shape
 
     def decode(row: int) -> None:
         pixels[row] = _decode(row, encoded[row].as_py(), size, channels)
 
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(decode, range(len(part))):
+        for _ in pool.map(decode, range(len(pixels))):
             pass  # raises a decoder's error
-    _keep(file, pixels)
     return pixels
 
 
@@ -74,7 +100,8 @@ def _keep(file: Path, pixels: Any) -> None:
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as target:
+        partial.unlink(missing_ok=True)  # of a process that was killed; of a link, nothing but the link
+        with partial.open("xb") as target:
             np.save(target, pixels, allow_pickle=False)
         partial.replace(file)
     except OSError as error:
@@ -82,5 +109,5 @@ def _keep(file: Path, pixels: Any) -> None:
             partial.unlink()
         warnings.warn(
             f"Decoded images cannot be kept in {file.parent} ({error}). Set UNWEAVE_CACHE to another folder.",
-            stacklevel=3,
+            stacklevel=4,
         )
