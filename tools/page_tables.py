@@ -106,7 +106,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/results/attacks.md": _attacks,
     **{f"docs/results/{page}.md": partial(map, table.table, names) for page, names in BENCHMARKS.items()},
     "docs/tuning.md": _tuning,
-    "docs/what-we-tried.md": _tried,
+    "docs/what-we-tried-unweave.md": _tried,
     "docs/record.md": _record,
     "docs/speed.md": lambda: chain(speed_tables.all_tables(), limit_tables.all_tables()),
 }

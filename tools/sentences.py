@@ -22,7 +22,18 @@ from places import ROOT
 
 BY_HAND = ROOT / "tools" / "numbers-by-hand.txt"
 # The pages that state results of ours.
-NAMES = ("results", "tuning", "what-we-tried", "strangers", "speed", "processes", "record", "safety", "step-by-step")
+NAMES = (
+    "results",
+    "tuning",
+    "what-we-tried",
+    "what-we-tried-unweave",
+    "strangers",
+    "speed",
+    "processes",
+    "record",
+    "safety",
+    "step-by-step",
+)
 OF_RESULTS = tuple(f"docs/results/{path.name}" for path in sorted((ROOT / "docs" / "results").glob("*.md")))
 PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES), *OF_RESULTS)
 RESULT_PAGES = "docs/results"  # as the page of a sentence: one of docs/results.md and docs/results/*.md

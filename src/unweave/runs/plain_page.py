@@ -123,7 +123,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str 
         cells = [[_with_column(cell, name) for name, cell in zip(head, row, strict=True)] for row in cells]
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     kind = ' class="stacked"' if is_stacked else ""
-    return f'<div class="scroll" tabindex="0"><table{kind}>{said}{above}<tbody>{body}</tbody></table></div>'
+    region = f'class="scroll" tabindex="0" role="region" aria-label="{html.escape(caption) or "Table"}"'
+    return f"<div {region}><table{kind}>{said}{above}<tbody>{body}</tbody></table></div>"
 
 
 def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: str) -> str:
