@@ -123,7 +123,7 @@ def show(way: str, row: dict[str, Any]) -> None:
 
 def rehearse() -> None:
     """Let the CPU stand for a GPU on which compiling takes no time."""
-    free = {"never compiled": 1e9, "compiled by another process": 0.0, "in the background": 0.0}
+    free = {**dict.fromkeys(forwards.WARM_UP_SECONDS, 0.0), "never compiled": 1e9}
     for place, name, value in (
         (forwards, "may_choose", lambda mode, device: mode == "auto"),
         (background, "can_compile_beside", lambda device: True),
