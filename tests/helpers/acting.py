@@ -20,6 +20,7 @@ def act(monkeypatch, folder, *, backend="eager", seconds=FREE):
     monkeypatch.setattr(forwards, "BACKEND", backend)
     monkeypatch.setattr(forwards, "_WARM", set())
     monkeypatch.setattr(background, "can_compile_beside", lambda device: True)
+    monkeypatch.setattr(background.Background, "is_ready", lambda self: True)
 
 
 def forget_code(folder):

@@ -57,7 +57,6 @@ def acted(monkeypatch, tmp_path):
     act(monkeypatch, tmp_path / "cache", backend=altered)
     monkeypatch.setattr(Background, "_start", lambda self: None)
     monkeypatch.setattr(Background, "_send", lambda self, content: None)
-    monkeypatch.setattr(Background, "is_ready", lambda self: True)
     return tmp_path
 
 

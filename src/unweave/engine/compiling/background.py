@@ -35,6 +35,7 @@ from unweave.runtime import processes
 log = logging.getLogger(__name__)
 
 CORES = 4  # with fewer, compiling would slow the steps down
+SHORT = 1e-4  # seconds after which a thread makes way for another, so that importing does not hold up steps
 SHARE = 0.5  # of the free memory of the device that the other process may take
 PROGRAM = Path(__file__).with_name("compiling_process.py")
 
@@ -116,7 +117,7 @@ class Background:
 
     @cached_property
     def _importing(self) -> Thread:
-        thread = Thread(target=import_compiler, daemon=True)
+        thread = Thread(target=_import_beside_others, daemon=True)
         thread.start()
         return thread
 
@@ -176,6 +177,13 @@ class Background:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it was ended from outside"
+
+
+def _import_beside_others() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SHORT)
+    import_compiler()
+    sys.setswitchinterval(before)
 
 
 def can_compile_beside(device: torch.device) -> bool:

@@ -144,6 +144,11 @@ class Forwards:
         return sorted(self._known)
 
     @property
+    def folded(self) -> list[Variant]:
+        """What passes run folded until it is compiled."""
+        return sorted(self._folded.difference(self.chosen))
+
+    @property
     def chosen(self) -> list[Variant]:
         """What passes run compiled, whether they have occurred since or not."""
         return sorted(self._known | self._chosen)
@@ -152,10 +157,9 @@ class Forwards:
         """Return what was compiled and recorded, for a checkpoint: a resumed run begins with it."""
         calls = [[*variant, count] for variant, count in self._calls.items()] if self.mode == "on" else []
         recorded = self.captures.state() if self.captures else {}
-        folded = sorted(self._folded.difference(self.chosen))
         return {
             "compiled": [list(variant) for variant in self.chosen],
-            "folded": [list(variant) for variant in folded],
+            "folded": [list(variant) for variant in self.folded],
             "calls": calls,
             **recorded,
         }
@@ -270,7 +274,7 @@ class Forwards:
         if saved <= layers * WARM_UP_SECONDS["compiled by another process"]:
             return False
         if self.marks.has(variant):
-            return True
+            return not self.background.allowed or self.background.is_ready()
         if self.background.allowed or saved <= layers * WARM_UP_SECONDS["never compiled"]:
             return False
         return self.marks.claim(variant)
