@@ -47,19 +47,21 @@ class Switches(Callback):
         self.begun = self.last = time.perf_counter()
         self.phases: dict[str, dict[str, float]] = {}
         self.switches: list[dict[str, Any]] = []
-        self.chosen = 0
+        self.chosen: list[Any] = []
 
     def step(self, phase: Phase, number: int) -> Logged:
         """Note a switch; wait for the device there and at the ends of phases only."""
-        chosen = self.bench.forward.compiling.chosen
-        if len(chosen) > self.chosen or number == phase.steps - 1:
+        compiling = self.bench.forward.compiling
+        chosen = [*compiling.chosen, *compiling.folded]
+        if chosen != self.chosen or number == phase.steps - 1:
             wait(self.bench.device)
         now = time.perf_counter()
-        if len(chosen) > self.chosen:
-            samples = [variant.samples for variant in chosen]
+        if chosen != self.chosen:
+            sizes = {"compiled": compiling.chosen, "folded": compiling.folded}
+            samples = {name: [variant.samples for variant in some] for name, some in sizes.items()}
             at = {"phase": phase.name, "step": number, "samples": samples, "step_seconds": now - self.last}
             self.switches.append({**at, "until_then_seconds": self.last - self.begun})
-            self.chosen = len(chosen)
+            self.chosen = chosen
         if number == phase.steps - 1:
             self.phases[phase.name] = {"steps": phase.steps, "until_then_seconds": now - self.begun}
         self.last = now
@@ -123,7 +125,7 @@ def show(way: str, row: dict[str, Any]) -> None:
 
 def rehearse() -> None:
     """Let the CPU stand for a GPU on which compiling takes no time."""
-    free = {"never compiled": 1e9, "compiled by another process": 0.0, "in the background": 0.0}
+    free = {**dict.fromkeys(forwards.WARM_UP_SECONDS, 0.0), "never compiled": 1e9}
     for place, name, value in (
         (forwards, "may_choose", lambda mode, device: mode == "auto"),
         (background, "can_compile_beside", lambda device: True),

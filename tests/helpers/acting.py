@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unweave.engine.compiling import background, forwards
 
-FREE = {"never compiled": 1e9, "compiled by another process": 0.0, "in the background": 0.0}
+FREE = {"never compiled": 1e9, "compiled by another process": 0.0, "in the background": 0.0, "only folded": 0.0}
 
 
 def altered(graph, examples):
@@ -20,6 +20,7 @@ def act(monkeypatch, folder, *, backend="eager", seconds=FREE):
     monkeypatch.setattr(forwards, "BACKEND", backend)
     monkeypatch.setattr(forwards, "_WARM", set())
     monkeypatch.setattr(background, "can_compile_beside", lambda device: True)
+    monkeypatch.setattr(background.Background, "is_ready", lambda self: True)
 
 
 def forget_code(folder):

@@ -14,9 +14,9 @@ from torch import nn
 
 from tests.helpers.acting import FREE, act, altered, forget_code
 from tests.helpers.tensors import same, weights
-from unweave import Checkpoints, Compute, OwnLoss, Stopped, unlearn
+from unweave import Checkpoints, Compute, OwnLoss, Split, Stopped, unlearn
 from unweave.engine import Callback
-from unweave.engine.compiling import background
+from unweave.engine.compiling import background, forwards
 from unweave.engine.compiling.background import PROGRAM, Background, can_compile_beside
 from unweave.errors import RunError, RunWarning
 
@@ -57,7 +57,6 @@ def acted(monkeypatch, tmp_path):
     act(monkeypatch, tmp_path / "cache", backend=altered)
     monkeypatch.setattr(Background, "_start", lambda self: None)
     monkeypatch.setattr(Background, "_send", lambda self, content: None)
-    monkeypatch.setattr(Background, "get_ready", lambda self: None)
     return tmp_path
 
 
@@ -122,6 +121,39 @@ def test_another_process_compiles_and_ends_with_the_run(monkeypatch, tmp_path, m
     assert process.returncode is not None, "the process outlived the run"
     assert not list(tmp_path.rglob("*.lock"))
     assert same(weights(found.model), weights(plain.model))
+
+
+def test_a_model_with_normalisation_runs_folded_until_its_code_is_ready(acted, monkeypatch):
+    seconds = dict(FREE)
+    monkeypatch.setattr(forwards, "WARM_UP_SECONDS", seconds)
+    monkeypatch.setattr(forwards, "fold_only", altered)
+    data = torch.randn(60, 3, 4, 4), torch.arange(60) % 3
+    split = Split(data, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3))
+
+    class Slow(Machine):
+        def step(self, phase, number):
+            if number == READY:
+                seconds["in the background"] = 1e9
+            self.folded = bool(self.compiling._folded)
+            return super().step(phase, number)
+
+    found, out = [], acted / "run"
+    for end in (None, END):
+        forget_code(acted / "cache")
+        seconds["in the background"] = 0.0
+        how = {"method": "ft", "compute": AUTO, "normalisation": "eval", **LONG, "out": out if end else None}
+        machine = Slow(None, end)
+        try:
+            found.append(unlearn(network, split, callbacks=[machine, Checkpoints(seconds=1e9)], **how))
+        except Stopped:
+            found.append(unlearn(network, split, resume=True, callbacks=[machine, Checkpoints(seconds=1e9)], **how))
+        assert machine.folded
+        assert not any(machine.used)
+    plain = unlearn(network, split, "ft", compute=PLAIN, normalisation="eval", **LONG)
+    assert not same(weights(found[0].model), weights(plain.model)), "folding leaves no trace"
+    assert same(weights(found[0].model), weights(found[1].model))
+    assert found[0].history.rows == found[1].history.rows
 
 
 def unpicklable():

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from unweave.runtime import processes
 log = logging.getLogger(__name__)
 
 CORES = 4  # with fewer, compiling would slow the steps down
+SHORT = 1e-4  # seconds after which a thread makes way for another, so that importing does not hold up steps
 SHARE = 0.5  # of the free memory of the device that the other process may take
 PROGRAM = Path(__file__).with_name("compiling_process.py")
 
@@ -60,6 +62,7 @@ class Background:
         self.marks, self.device = marks, marks.device
         self.allowed, self._most_memory = False, most_memory
         self.ordered: list[Variant] = []
+        self.since = 0.0  # when the last order was given
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -84,6 +87,7 @@ class Background:
         first, memory = variants[0], self._memory()
         claimed = [variant for variant in variants if memory and self.marks.claim(variant)]
         self.ordered += claimed
+        self.since = time.perf_counter()
         marks = {variant.samples: str(path) for variant in claimed if (path := self.marks.path(variant))}
         if not marks:
             self.allowed = bool(memory)
@@ -107,13 +111,13 @@ class Background:
         if self._process is not None and self._process.poll() is not None:
             self._fail(self._last_words())
 
-    def get_ready(self) -> None:
-        """Import the compiler in a thread, so that no step waits for that when code is ready."""
-        _ = self._importing
+    def is_ready(self) -> bool:
+        """Tell whether the compiler is imported. A thread does that, so that no step waits for it."""
+        return not self._importing.is_alive()
 
     @cached_property
     def _importing(self) -> Thread:
-        thread = Thread(target=import_compiler, daemon=True)
+        thread = Thread(target=_import_beside_others, daemon=True)
         thread.start()
         return thread
 
@@ -173,6 +177,13 @@ class Background:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it was ended from outside"
+
+
+def _import_beside_others() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SHORT)
+    import_compiler()
+    sys.setswitchinterval(before)
 
 
 def can_compile_beside(device: torch.device) -> bool:

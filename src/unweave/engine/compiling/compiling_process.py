@@ -25,9 +25,10 @@ def main() -> None:
     orders: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(orders,), daemon=True).start()
     from unweave.engine.compiling.described import make
-    from unweave.engine.compiling.torch_internals import import_compiler
+    from unweave.engine.compiling.torch_internals import compare_briefly, import_compiler
 
     import_compiler()
+    compare_briefly()
     while True:
         work(make(orders.get()))
 

@@ -9,10 +9,11 @@ Where another process can compile (`unweave.engine.compiling.background`), steps
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -20,23 +21,31 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from unweave.data import Data, map_tensors, tensors_of
 from unweave.engine.compiling.background import Background
 from unweave.engine.compiling.captures import Captures
-from unweave.engine.compiling.folding import compile_folded
+from unweave.engine.compiling.folding import compile_folded, fold_only
 from unweave.engine.compiling.portable import load_named_code
 from unweave.engine.compiling.torch_internals import allow_variants
 from unweave.engine.compiling.variants import Marks, Variant
 from unweave.errors import RunWarning
 
 Compile = Literal["auto", "on", "off"]
+log = logging.getLogger(__name__)
 
 # Measured on one H200, ResNet-18 at 224×224, forward and backward of 512 images: 46.5 ms uncompiled, 21.3 ms compiled.
 SAVED = 0.35  # share of a pass's time that compiling saves, a cautious estimate
 # Seconds of compiling per layer. There, the 62 layers of ResNet-18 took 11 to 16 s once torch's compiler was imported,
 # and 2 to 3 s from torch's cache on disk. The factors for other machines are cautious.
-WARM_UP_SECONDS = {"never compiled": 0.5, "compiled by another process": 0.06, "in the background": 0.4}
+WARM_UP_SECONDS = {
+    "never compiled": 0.5,
+    "compiled by another process": 0.06,
+    "in the background": 0.4,
+    "only folded": 0.02,  # 1.2 s there
+}
+SAVED_BY_FOLDING = 0.25  # share of a pass's time that folding alone saves: there, 34.5 instead of 46 ms
 SLACK = 1.15  # a batch is padded to a compiled shape that is at most this many times larger
 BACKWARD = 3  # a forward and a backward pass take this many times as long as a forward pass
 BACKEND: Any = compile_folded  # the backend of torch.compile
@@ -67,11 +76,14 @@ class Forwards:
         self.background = Background(self.marks, most_memory)
         self.has_switched = False  # whether `step` has chosen compiled code since this was set to False
         self._compiled: dict[nn.Module, Any] = {}
+        self._only_folded: dict[nn.Module, Any] = {}
         self._kinds: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # weak: models come and go
         self._layers: dict[str, int] = {}  # of each kind
         self._calls: Counter[Variant] = Counter()
         self._known: set[Variant] = set()
         self._chosen: set[Variant] = set()  # to compile when they occur: chosen here, or before a resume
+        self._folded: set[Variant] = set()  # to run folded, but not compiled, until they are compiled
+        self._foldable: set[str] = set()  # kinds
         self._orders: dict[Variant, list[Variant]] = {}  # for the background, by a variant whose batch shows the form
         self._failed = False
         self._steps = self._left = 0
@@ -132,6 +144,11 @@ class Forwards:
         return sorted(self._known)
 
     @property
+    def folded(self) -> list[Variant]:
+        """What passes run folded until it is compiled."""
+        return sorted(self._folded.difference(self.chosen))
+
+    @property
     def chosen(self) -> list[Variant]:
         """What passes run compiled, whether they have occurred since or not."""
         return sorted(self._known | self._chosen)
@@ -140,10 +157,16 @@ class Forwards:
         """Return what was compiled and recorded, for a checkpoint: a resumed run begins with it."""
         calls = [[*variant, count] for variant, count in self._calls.items()] if self.mode == "on" else []
         recorded = self.captures.state() if self.captures else {}
-        return {"compiled": [list(variant) for variant in self.chosen], "calls": calls, **recorded}
+        return {
+            "compiled": [list(variant) for variant in self.chosen],
+            "folded": [list(variant) for variant in self.folded],
+            "calls": calls,
+            **recorded,
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Compile and record at once what the run that wrote the checkpoint had compiled and recorded."""
+        self._folded = {Variant.parse(entry) for entry in state.get("folded", [])}
         self._chosen = {Variant.parse(entry) for entry in state["compiled"]}
         self._calls = Counter({Variant.parse(entry[:-1]): int(entry[-1]) for entry in state["calls"]})
         if self.captures:
@@ -161,22 +184,24 @@ class Forwards:
         self._calls[variant] += 1
         self._work += samples * (BACKWARD if grad else 1)
         if self._failed:
-            return self._call(function, model, model, data, variant)
+            return self._call(function, model, model, data, (variant, True))
         if (full := self._to_fill(variant, samples)) is not None:
             return self._run_compiled(function, model, filled(data, full), variant.of(full))[:samples]
         if self._is_compiled(variant):
             return self._run_compiled(function, model, data, variant)
         if wanted := self._orders.pop(variant, None):
             self.background.order(function, model, data, wanted, BACKEND)
-        return self._call(function, model, model, data, variant)
+        if variant in self._folded:
+            return self._run_folded(function, model, data, variant)
+        return self._call(function, model, model, data, (variant, True))
 
     def _call(
-        self, function: Callable[[nn.Module, Data], Tensor], callee: Any, model: nn.Module, data: Data, variant: Variant
+        self, function: Callable[[nn.Module, Data], Tensor], callee: Any, model: nn.Module, data: Data, kind: Hashable
     ) -> Tensor:
-        """Run the function with the model, or its compiled code; recorded where that is possible."""
+        """Run the function with the model, or code made of it; recorded where that is possible."""
         if self.captures is None:
             return function(callee, data)
-        return self.captures.run(partial(function, callee), function, model, data, (variant, callee is model))
+        return self.captures.run(partial(function, callee), function, model, data, kind)
 
     def _finds_nothing(self) -> bool:
         """Tell whether ``auto`` runs uncompiled anyway: on the CPU, while this process has compiled nothing."""
@@ -208,7 +233,7 @@ class Forwards:
         room = MOST - len(self._known | self._chosen)
         for variant in [seen for seen in self._calls if seen not in self._known | self._chosen][:room]:
             if variant in self.background.ordered:
-                self.background.get_ready()
+                self._fold_meanwhile(variant)
                 continue
             expected = self._calls[variant] / self._steps * self._left
             if self._pays(variant, self._uncompiled(variant, expected)):
@@ -217,13 +242,39 @@ class Forwards:
         if self.background.allowed and not self.background.ordered:
             self._orders = self._worth_ordering(ahead)
 
+    def _fold_meanwhile(self, variant: Variant) -> None:
+        """Choose to run a variant folded until another process has compiled it, if that takes much longer."""
+        if not self.background.is_ready() or variant.training or variant.kind not in self._foldable:
+            return
+        layers = self._layers[variant.kind]
+        waiting = layers * WARM_UP_SECONDS["in the background"] - (time.perf_counter() - self.background.since)
+        if variant not in self._folded and waiting * SAVED_BY_FOLDING > layers * WARM_UP_SECONDS["only folded"]:
+            self._folded.add(variant)
+            self.has_switched = True
+
+    def _run_folded(
+        self, function: Callable[[nn.Module, Data], Tensor], model: nn.Module, data: Data, variant: Variant
+    ) -> Tensor:
+        """Run the function with the folded model; uncompiled from now on if that cannot be traced."""
+        if model not in self._only_folded:
+            self._only_folded[model] = compiled(model, fold_only)
+        try:
+            with allow_variants(4 * MOST):
+                return self._call(function, self._only_folded[model], model, data, (variant, "folded"))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # as for compiled code
+            log.info("The model cannot be folded: %s", _cause(error))
+            self._folded, self._foldable = set(), set()
+            return function(model, data)
+
     def _pays(self, variant: Variant, seconds: float) -> bool:
         """Tell whether to compile a variant now whose passes would take this long."""
         saved, layers = seconds * SAVED, self._layers[variant.kind]
         if saved <= layers * WARM_UP_SECONDS["compiled by another process"]:
             return False
         if self.marks.has(variant):
-            return True
+            return not self.background.allowed or self.background.is_ready()
         if self.background.allowed or saved <= layers * WARM_UP_SECONDS["never compiled"]:
             return False
         return self.marks.claim(variant)
@@ -255,7 +306,7 @@ class Forwards:
     ) -> Tensor:
         """Run the function with the compiled model. If compiling fails, warn and run it uncompiled from now on."""
         if variant in self._known:
-            return self._call(function, self._compile(model), model, data, variant)
+            return self._call(function, self._compile(model), model, data, (variant, False))
         try:
             with allow_variants(4 * MOST):
                 found = function(self._compile(model), data)
@@ -294,6 +345,8 @@ class Forwards:
             )
             text = f"{type(model)} {model} {weights} {self.device}"
             self._kinds[model] = kind = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+            if any(isinstance(module, _BatchNorm) for module in model.modules()):
+                self._foldable.add(kind)
             self._layers[kind] = sum(1 for module in model.modules() if next(module.children(), None) is None)
         return self._kinds[model]
 
