@@ -27,6 +27,7 @@ from unweave.engine.loop import run_phases
 from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
+from unweave.engine.self_scaling import HeldBack, add, look, metric, relative_length, remember, weight_scales
 from unweave.engine.tracking import Track
 from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
@@ -42,6 +43,7 @@ __all__ = [
     "Cost",
     "Forward",
     "Guard",
+    "HeldBack",
     "History",
     "Limits",
     "Logged",
@@ -56,11 +58,17 @@ __all__ = [
     "Track",
     "Watch",
     "Workbench",
+    "add",
     "advice_on",
     "derive_seed",
+    "look",
     "make_bar",
     "make_optimizer",
+    "metric",
     "of_kind",
+    "relative_length",
+    "remember",
     "require_callbacks",
     "run_phases",
+    "weight_scales",
 ]
