@@ -2,18 +2,21 @@
 
 The objectives are those of the paper. What is found on the way:
 
-**Steps** are taken in Adam's metric P = r / (√v + ε), with r the root mean square of each weight tensor at the start and
-v a running mean of squared gradients. So a step size is a share of the weights.
+**Steps** are taken in Adam's metric P = r / (√v + ε), with r the root mean square of each weight tensor at the start
+and v a running mean of squared gradients. So a step size is a share of the weights.
 
-**Stage 1.** The step is multiplied by a trust q, which begins at 1/64. It doubles in every step while the remote loss is
-at most κ above L_r(θ₀), up to 1, and halves otherwise. The stage ends when the forget data is forgotten: hardly any of
-it is recognised, and its mean clipped loss is half-way from the largest loss of a recognised sample to C.
+**Stage 1.** The step is multiplied by a trust q, which begins at 1/64. It doubles in every step while the remote loss
+is at most κ log n above L_r(θ₀), up to 1, and halves otherwise. Samples whose loss is above C add nothing to L_f, so
+L_f is the mean of the others; C is at most 3 above log n, the largest loss of a recognised sample of n classes. λ moves
+by a tenth of μ c, because weights move faster in this metric than the paper's do. The stage ends when hardly any forget
+sample is recognised, the mean clipped loss is half-way from log n to C, and held-back remote data is as it was.
 
-**Stage 2** projects in the same metric: with S = √P it removes the span of S∇L̃_f and S∇L_r from S∇L_a and steps along
-S times the rest, which is orthogonal to ∇L̃_f and ∇L_r. It goes round by round. After a round it looks at the forget
-data, and at kept samples that were held back. If forget data came back, or held-back remote data was lost, it returns to
-the best weights and halves the step. It ends when held-back adjacent data is recognised as before, or stops improving,
-and returns the best weights at which the forget data was forgotten.
+**Stage 2** projects in the same metric: with R = √P it removes the span of R∇L̃_f and R∇L_r from R∇L_a and steps along
+R times the rest, which is orthogonal to ∇L̃_f and ∇L_r. It goes round by round. At the end of a round it looks at the
+forget data and at kept samples that were held back, at the end of the way of this round, half-way and at a quarter of
+it, and goes to the first of these places where no forget sample came back and held-back samples are better known than
+before. Where it cannot go all the way, the next round has half the step. The stage ends when held-back samples are
+recognised as before stage 1, or when two rounds gained nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +53,8 @@ HURT = 0.1  # rise of the remote loss, as a share of log(classes), from which st
 RECOGNISED = 0.005  # share of the forget data that may be recognised
 LOST = 0.01  # share of held-back samples that may be lost
 GAIN = 0.005  # gain of held-back samples that is worth going on for
-import os
-ABOVE = float(os.environ.get('ABOVE', 3))
-SHARES = (1.0, 0.5, 0.25)
+ABOVE = 3.0  # loss above log(classes) from which a forget sample is ignored in stage 1
+SHARES = (1.0, 0.5, 0.25)  # of the way of a round that are looked at
 LOOK = 10  # steps between two looks at the forget data in stage 1
 
 
@@ -63,11 +65,9 @@ class ScaledStage1(Stage1):
         *("pinned", "multiplier", "settled", "relapse_multiplier"),
         *("velocity", "squares", "scales", "trust", "before", "usual", "over"),
     )
+    pace = 0.1  # in Adam's metric the multiplier must be slower than the weights
     guards = ()  # what is hurt is repaired; what counts is the end
     guards_at_end = ("remote", "forget")
-
-    def __init__(self, settings: TwoStage) -> None:
-        super().__init__(settings)
 
     def prepare(self, bench: Workbench) -> None:
         """Hold samples back, make batches, and set the most steps."""
@@ -94,7 +94,7 @@ class ScaledStage1(Stage1):
         self.trust, self.over = zero + FIRST_TRUST, zero.clone()
 
     def step(self, number: int) -> Logged:
-        """Take a step of the augmented Lagrangian, as long as the trust allows; now and then, look whether it is done."""
+        """Take a step of the augmented Lagrangian, as long as trust allows; now and then, look if it is done."""
         self.number = number
         logged = dict(super().step(number)) | {"trust": self.trust}
         hurt = self.gap > HURT * (self.limit or self.settings.clip)
@@ -107,6 +107,11 @@ class ScaledStage1(Stage1):
         """Return whether the forget data is forgotten, and remote data as it was."""
         return bool(self.over > 0)
 
+    def _forgetting(self, losses: Tensor) -> Tensor:
+        """Return −L_f and the penalty. Samples above C add nothing, so the mean is that of the others."""
+        lacking = (losses < self.clip).double().mean().clamp(min=1 / len(losses))
+        return super()._forgetting(losses) / lacking.to(losses.dtype)
+
     def _descend(self, gradient: Gradient) -> None:
         s = self.settings
         remember(self.squares, gradient, memory=MEMORY)
@@ -115,7 +120,8 @@ class ScaledStage1(Stage1):
         torch._foreach_add_(self.velocity, gradient, alpha=1 - s.momentum)
         torch._foreach_mul_(along, self.velocity)
         length = relative_length(along, self.scales)
-        rate = torch.where(length > 0, torch.minimum(self.trust * s.stage1_learning_rate, REACH / length), 0)
+        wanted = self.trust * s.stage1_learning_rate
+        rate = torch.where(length > 0, torch.minimum(wanted, REACH / length), 0)
         add([parameter.data for parameter in self.bench.parameters], along, -rate)
 
     def _look(self) -> Tensor:
@@ -123,7 +129,7 @@ class ScaledStage1(Stage1):
         enough = (self.limit + self.clip) / 2
         forgotten = (known <= RECOGNISED) & (losses.clamp(max=self.clip).mean() >= enough)
         now = self.held.known(usual=self.usual)[-1]  # remote data is the last
-        self.over = (forgotten & (now >= self.before[-1] - LOST)).to(self.over.dtype)
+        self.over = (forgotten & (now >= self.before[-1] - 2 * LOST)).to(self.over.dtype)
         return known
 
 
@@ -221,7 +227,13 @@ class ScaledStage2(Stage2):
         back = bool((now >= self.before - LOST).all()) and share > 0
         stuck = turn >= 3 and bool(self.values[: turn + 1].max() < self.values[: turn - 1].max() + GAIN)
         self.over = torch.full_like(self.over, float(back or stuck))
-        return {"recognised": known, "held_adjacent": now[0], "held_remote": now[-1], "share": torch.tensor(share), "rate": self.rate}
+        return {
+            "recognised": known,
+            "held_adjacent": now[0],
+            "held_remote": now[-1],
+            "share": torch.tensor(share),
+            "rate": self.rate,
+        }
 
     def _return(self) -> None:
         for mine, parameter in zip(self.best, self.bench.parameters, strict=True):

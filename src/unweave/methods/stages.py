@@ -27,6 +27,7 @@ class Stage1(Phase):
     keeps = ("pinned", "multiplier", "optimizer", "settled", "relapse_multiplier")
     guards = ("remote",)  # stage 1 gives adjacent data up, stage 2 recovers it
     guards_at_end = ("remote", "forget")
+    pace = 1.0  # of the multiplier
 
     def __init__(self, settings: TwoStage) -> None:
         self.settings = settings
@@ -65,9 +66,7 @@ class Stage1(Phase):
         remote_loss = remote_losses.mean()
 
         gap = remote_loss - self.pinned
-        objective = -clipped(forget_losses, at=self.clip).mean() + self.multiplier * gap + s.penalty / 2 * gap.square()
-        if self.confident_penalty:
-            objective = objective + self.confident_penalty * (1 / (forget_losses + CONFIDENT_OFFSET)).mean()
+        objective = self._forgetting(forget_losses) + self.multiplier * gap + s.penalty / 2 * gap.square()
         logged: dict[str, Tensor] = {}
         if self.forgotten is not None:
             relapse, logged = self._relapse(self.forgotten, number)
@@ -79,13 +78,20 @@ class Stage1(Phase):
             with reading(bench.model, bench.device):
                 gap = bench.losses(remote_batch).mean() - self.pinned
         self.gap = gap.detach()
-        self.multiplier = self.multiplier + s.penalty * self.gap
+        self.multiplier = self.multiplier + s.penalty * self.gap * self.pace
         return {
             "forget_loss": forget_losses.detach().mean(),
             "remote_loss": remote_loss.detach(),
             "multiplier": self.multiplier,
             **logged,
         }
+
+    def _forgetting(self, losses: Tensor) -> Tensor:
+        """Return −L_f, and the penalty on confident samples."""
+        objective = -clipped(losses, at=self.clip).mean()
+        if self.confident_penalty:
+            objective = objective + self.confident_penalty * (1 / (losses + CONFIDENT_OFFSET)).mean()
+        return objective
 
     def _descend(self, gradient: Gradient) -> None:
         self.bench.descend(self.optimizer, gradient)

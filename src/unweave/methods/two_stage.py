@@ -85,6 +85,7 @@ class TwoStage(Method):
             "stage2_remote_batches": 2,
         },
     }
+    on_own_models = "default"
     promise = Promise(bound="two-stage", settings=("alpha", "mean_sign"), after_phase=0)
 
     alpha: float = setting(0.5, at_least=0, at_most=1, help="Share of W₂² in the protected forget objective; 0: PGD.")
@@ -165,5 +166,3 @@ class PGD(TwoStage):
     summary = "Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns."
 
     alpha: float = default(0.0)
-
-

@@ -179,8 +179,10 @@ class Request(DeletionRequest):
         name = self.method or (names[0] if self.goal else inspect.signature(unlearn).parameters["method"].default)
         if self.goal and name not in names:
             raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
-        return find_method(name).configure(
-            {**self.settings, **({"goal": self.goal} if self.goal else {})}, profile=self.profile
+        method = find_method(name)
+        return method.configure(
+            {**self.settings, **({"goal": self.goal} if self.goal else {})},
+            profile=self.profile or method.on_own_models or None,
         )
 
     def completed(self) -> Self:
