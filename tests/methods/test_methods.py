@@ -111,7 +111,9 @@ PROFILES = [(name, profile) for name, method in ON_ANYTHING.items() for profile 
 @pytest.mark.parametrize(("name", "profile"), PROFILES)
 def test_every_profile_runs(name, profile, digits):
     _, task, original = digits
-    short = {setting: 1 for setting in ON_ANYTHING[name].configure().to_dict() if setting.endswith("epochs")}
+    settings = ON_ANYTHING[name].configure(profile=profile).to_dict()
+    finds_its_length = settings.get("steps") == "scaled"
+    short = {} if finds_its_length else {setting: 1 for setting in settings if setting.endswith("epochs")}
     result = unlearn(original, task.train, name, profile=profile, compute=Compute("cpu"), **short)
     assert len(result.history) > 0 or name == "original"
 

@@ -22,12 +22,13 @@ from unweave.engine.compute import Compute
 from unweave.engine.cost import Cost
 from unweave.engine.forward import Forward
 from unweave.engine.guard import CollapseError, Guard, Limits, advice_on
+from unweave.engine.held_back import HeldBack, look
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
-from unweave.engine.self_scaling import HeldBack, add, look, metric, relative_length, remember, weight_scales
+from unweave.engine.scaled_steps import add, metric, relative_length, remember, weight_scales
 from unweave.engine.tracking import Track
 from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
