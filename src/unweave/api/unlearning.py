@@ -46,7 +46,7 @@ from unweave.engine import (
 )
 from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
-from unweave.methods import Method, make_method
+from unweave.methods import Method, find_method, make_method
 from unweave.record import certificate_of, published_rows
 from unweave.runs import OutputFolder, SaveWith, label_names, left_in_order, model_card, run_page
 from unweave.storage import HISTORY, PAGE, SCORES, VERDICT, fingerprint, provenance
@@ -103,6 +103,8 @@ def unlearn(
     >>> result.cost.sample_gradients
     10
     """
+    if profile is None and not isinstance(method, Method):
+        profile = find_method(method).on_own_models or None
     chosen = _chosen(method, settings, profile)
     require_arguments(model, split, test, guard, compute, resume=resume, out=out)
     chosen.check(split)

@@ -182,7 +182,8 @@ class Request(DeletionRequest):
             name, settings = self.method or names[0], {**settings, "goal": self.goal}
             if name not in names:
                 raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
-        return find_method(name).configure(settings, profile=self.profile)
+        method = find_method(name)
+        return method.configure(settings, profile=self.profile or method.on_own_models or None)
 
     def completed(self) -> Self:
         """Return the request with the keys that the request of the run before fills in."""
