@@ -64,15 +64,8 @@ def warm(
     path = Path(out)
     if path.is_dir():
         raise UsageError(f"{path} is a folder, but out= must be a file. Give a name in it, such as {path / 'code'}.")
-    bench = Workbench(
-        copied(model).to(device),
-        split,
-        device=device,
-        task=task,
-        precision=compute.precision,
-        compile="off",
-        keep_data=compute.keep_data,
-    )
+    how: dict[str, Any] = {"precision": compute.precision, "keep_data": compute.keep_data}
+    bench = Workbench(copied(model).to(device), split, device=device, task=task, compile="off", **how)
     if not bench.forward.compiling.may_choose:
         raise UsageError(f"Code is compiled by itself on CUDA only, and this device is {device}. Choose a CUDA device.")
     write_code(bench, list(chosen.phases()), path)
