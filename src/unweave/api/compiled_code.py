@@ -48,6 +48,7 @@ def warm(
     Raises:
         UsageError: An argument cannot be used, or the device is not one for which code is compiled by itself.
 
+    >>> import torch
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3])
     >>> warm(nn.Linear(4, 2), split, "ga", out="code", compute=Compute("cpu"))
