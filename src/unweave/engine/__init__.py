@@ -18,6 +18,7 @@ from unweave.engine.callbacks import (
     require_callbacks,
 )
 from unweave.engine.checkpoints import CheckpointFolder
+from unweave.engine.compiling_ahead import write_code
 from unweave.engine.compute import Compute
 from unweave.engine.cost import Cost
 from unweave.engine.forward import Forward
@@ -30,7 +31,6 @@ from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
 from unweave.engine.scaled_steps import add, metric, relative_length, remember, weight_scales
 from unweave.engine.tracking import Track
-from unweave.engine.warming import write_code
 from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
 
