@@ -59,7 +59,7 @@ def test_an_object_and_a_class_do_what_the_name_does(model, split, method):
     assert made.settings == named.settings
 
 
-@pytest.mark.parametrize("method", ["two-stage", uw.TwoStage, "pgd"])
+@pytest.mark.parametrize("method", ["two-stage", uw.TwoStage])
 def test_two_stage_scales_itself_on_own_models_and_an_object_has_the_values_of_the_release(model, split, method):
     few = {"stage1_epochs": 0, "stage2_epochs": 0}
     found = unlearn(model, split, method, **few, **QUICK)

@@ -88,7 +88,8 @@ def unlearn(
         compute: Device, precision, memory, and how several processes share the model.
         guard: Limits at which a run that destroys the model is stopped. None: no guard.
         callbacks: What goes along with the run: `Watch`, `Track`, `Checkpoints`, `Best`, or your own.
-        profile: A named set of values of a method given by name (``unweave methods NAME``).
+        profile: A named set of values of a method given by name (``unweave methods NAME``). None: its first; for
+            two-stage ``default``, which finds its steps and length.
         settings: Settings of a method given by name, on top of its profile.
 
     Returns:

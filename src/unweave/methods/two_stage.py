@@ -12,7 +12,7 @@ gradient descent (Eq. 10): it steps along the adjacent gradient, less its part i
 where P is the distribution of the forget losses and θ̄ are the weights after stage 1. The Wasserstein term keeps single
 forget samples from sliding back while the mean stays where it is. α = 0 is plain PGD, the paper's ablation.
 
-The default profile ``released`` is what the authors' code does. It differs from the printed equations in that
+The stages are in ``stages.py``. The profile ``released`` is what the authors' code does. It differs from the printed equations in that
 
 - the mean forget loss enters L̃_f with a minus sign, so that samples whose loss falls weigh more, not less;
 - stage 2 has momentum, added *before* the projection, and the projected direction replaces the velocity, so that every
@@ -20,6 +20,9 @@ The default profile ``released`` is what the authors' code does. It differs from
 - λ moves on the constraint as measured before the step, on the step's minibatch.
 
 The profile ``paper`` is the printed form: plus sign, no momentum, λ moved after the step.
+
+Their step sizes and lengths are those of one network. The profile ``default`` finds its own (``scaled_stages.py``). By
+name, `unlearn` takes it on a model of the user's own; an object, and benchmarks, have the values of ``released``.
 
 We depart from the release where it does not change the method. Forget batches are reshuffled on every pass (the release
 replays the first pass). Remote batches come from one endless stream instead of a fresh shuffle per step. Reference
@@ -51,7 +54,8 @@ class TwoStage(Method):
 
     Stage 1 raises the forget loss and pins the remote loss. Stage 2 recovers the adjacent data by projected gradient
     descent. The defaults are the values of the authors' release for CIFAR-100. The profile ``paper`` is the printed
-    form. ``unweave methods two-stage`` lists the settings.
+    form. The profile ``default`` finds its steps and length; ``uw.unlearn(model, split, "two-stage")`` takes it.
+    ``unweave methods two-stage`` lists the settings.
 
     Example:
         >>> import torch
@@ -151,7 +155,7 @@ class PGD(TwoStage):
     """Plain projected gradient descent: the two-stage method without the Wasserstein term (``alpha`` = 0).
 
     It is the ablation of "Machine Unlearning under Retain–Forget Entanglement" (ICLR 2026). Nothing holds the loss of
-    single forget samples, so they are relearned.
+    single forget samples, so they are relearned. It has no self-scaling profile: that would refuse every such step.
 
     Example:
         >>> import torch
@@ -164,5 +168,7 @@ class PGD(TwoStage):
 
     name = "pgd"
     summary = "Two-stage without the Wasserstein term (alpha = 0): the paper's ablation, which relearns."
+    profiles: ClassVar[Profiles] = {name: TwoStage.profiles[name] for name in ("released", "paper")}
+    on_own_models = ""
 
     alpha: float = default(0.0)
