@@ -64,12 +64,13 @@ scaling: $(READY)
 	$(RUN) -m bench.plot $(or $(OUT),results/speed) docs/images
 
 # Every method, a study, a tuning and a request, killed at random places and resumed: what `make test` samples.
-# `make torture KILLS=1000` says how many kills; the result is written to results/torture.
+# `make torture KILLS=1000 JOBS=16` says how many kills, by how many processes; the result is written to results/torture.
 torture: $(READY)
-	$(RUN) -m tests.helpers.torture $(if $(KILLS),--kills $(KILLS)) --out results/torture
+	OMP_NUM_THREADS=1 $(RUN) -m tests.helpers.torture $(if $(KILLS),--kills $(KILLS)) $(if $(JOBS),--jobs $(JOBS)) \
+	  --out $(or $(OUT),results/torture)
 
-# Odd files, calls and command lines, for hours: what `make test` samples. `make fuzz FUZZ='--parsers 5000'` tries
-# other counts (--parsers, --calls, --lines, --processes), and `--minutes 20` stops then.
+# Odd files, calls and command lines, an hour of one core: what `make test` samples. `make fuzz FUZZ='--parsers 5000'`
+# tries other counts (--parsers, --calls, --lines, --processes), `--jobs 16` shares them, and `--minutes 20` stops then.
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m tests.helpers.fuzz $(FUZZ) --out $(or $(OUT),results/fuzz)
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import unweave as uw
 from tests.helpers import fuzz
 from tests.helpers.fuzz_parsers import PARSERS
+from tests.helpers.fuzz_tally import KINDS, OURS, Tally, join
 from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, tokenizer
 from unweave.lab.benchmarks import Benchmark
@@ -26,19 +27,26 @@ RESULTS = ROOT / "results" / "fuzz" / "fuzz.json"
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(monkeypatch):
-    """Training and the Hub are there again for the tests after this one."""
-    for name in ("train", "train_briefly"):
-        monkeypatch.setattr(Benchmark, name, getattr(Benchmark, name))
-    for module in (fuzz.datasets.config, fuzz.huggingface_hub.constants):
-        monkeypatch.setattr(module, "HF_HUB_OFFLINE", module.HF_HUB_OFFLINE)
+def _ready(monkeypatch):
+    """What the harness changes is as it was for the tests after this one."""
+    changed = [
+        (Benchmark, "train"),
+        (Benchmark, "train_briefly"),
+        (fuzz.datasets.config, "HF_HUB_OFFLINE"),
+        (fuzz.huggingface_hub.constants, "HF_HUB_OFFLINE"),
+        (fuzz.typer.main, "get_command_from_info"),
+        (fuzz.unpickling, "subprocess"),
+    ]
+    for place, name in changed:
+        monkeypatch.setattr(place, name, getattr(place, name))
+    fuzz.make_ready()
 
 
 @pytest.mark.parametrize("door", PARSERS)
 @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(chance=st.randoms(use_true_random=False))
 def test_an_odd_file_is_refused_in_our_words(door, chance):
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), contextlib.suppress(*fuzz.OURS):
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), contextlib.suppress(*OURS):
         warnings.simplefilter("ignore")
         PARSERS[door][1](chance, Path(folder))
 
@@ -62,7 +70,7 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
 )
 def test_inputs_that_were_findings_are_refused_now(name, tmp_path):
     door, _, number = name.rpartition(" ")
-    with warnings.catch_warnings(), contextlib.suppress(*fuzz.OURS):
+    with warnings.catch_warnings(), contextlib.suppress(*OURS):
         warnings.simplefilter("ignore")
         fuzz.parse(door, int(number), tmp_path)
 
@@ -130,7 +138,7 @@ def test_other_options_of_language_models_are_checked(tmp_path):
 
 @pytest.fixture(scope="module")
 def tally(tmp_path_factory):
-    return fuzz.Tally(tmp_path_factory.mktemp("fuzz"))
+    return Tally(tmp_path_factory.mktemp("fuzz"))
 
 
 def test_a_sample_of_all_kinds_has_no_finding(tally):
@@ -171,22 +179,36 @@ def test_an_input_is_made_from_its_number(tmp_path):
         made = []
         for name in ("one", "two"):
             (tmp_path / door / name).mkdir(parents=True)
-            with contextlib.suppress(*fuzz.OURS):
+            with contextlib.suppress(*OURS):
                 fuzz.parse(door, 17, tmp_path / door / name)
             made.append([file.read_bytes() for file in sorted((tmp_path / door / name).rglob("*.*"))])
         assert made[0] == made[1]
     assert fuzz.line(Random("lines 1")) == fuzz.line(Random("lines 1"))
 
 
+def test_processes_share_the_inputs_and_one_that_dies_is_a_finding(tmp_path):
+    shares = []
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        tally = Tally(tmp_path / str(number))
+        fuzz.fuzz(tally, {"parsers": 0, "calls": 20, "lines": 0, "processes": 0}, share=(number, 3))
+        tally.save()
+        shares.append(Tally.saved(tally.home, ended=-11 if number == 2 else 0))
+    found = join(shares)
+    assert [part["inputs"]["calls"] for part in shares] == [7, 7, 6]
+    assert found["inputs"] == {"parsers": 0, "calls": 20, "lines": 0, "processes": 0}
+    assert (found["tracebacks"], found["findings"]) == (1, ["calls 17"])
+
+
 def test_a_run_may_be_limited_in_time(tmp_path):
-    tally = fuzz.Tally(tmp_path)
-    fuzz.fuzz(tally, dict.fromkeys(fuzz.KINDS, 1), minutes=0.0)
+    tally = Tally(tmp_path)
+    fuzz.fuzz(tally, dict.fromkeys(KINDS, 1), minutes=0.0)
     assert tally.counts.total() == 0
 
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="the long run is not published here")
 def test_the_published_run_found_nothing():
     found = json.loads(RESULTS.read_text())
-    assert all(found["inputs"][kind] > 0 for kind in fuzz.KINDS)
+    assert all(found["inputs"][kind] > 0 for kind in KINDS)
     assert (found["tracebacks"], found["writes_outside"], found["findings"]) == (0, 0, [])
-    assert len(found["provenance"]["commit"]) == 40
+    assert all(len(run["commit"]) == 40 for run in found["provenance"])

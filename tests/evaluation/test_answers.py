@@ -148,6 +148,8 @@ def test_attacks_score_answers_as_their_papers_say():
     assert attacks.min_k_scores(some, share=0.5).tolist() == [3.0]
     some = sheet([[-1.0, -2.0, -4.0, -9.0]], expected=[[-1.0, -1.0, -3.0, 0.0]], spread=[[1.0, 0.5, 2.0, 1.0]])
     assert attacks.min_k_plus_scores(some).tolist() == [2.0]  # 0, −2 and −0.5
+    sure = sheet([[-0.002, -1.0]], expected=[[0.0, 0.0]], spread=[[0.0, 1.0]])
+    assert attacks.min_k_plus_scores(sure).tolist() == [2.0]  # the least spread is 0.001
     assert attacks.reference_scores(some, sheet([[-1.0]])).tolist() == [3.0]
     forget, held_out = np.array([1.0, 2.0, 5.0]), np.array([3.0, 4.0, 6.0, 7.0])
     assert attacks.familiarity(forget, held_out, resamples=0).value == pytest.approx(10 / 12)
@@ -339,7 +341,7 @@ def test_files_that_are_no_logs_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"forget": {}, "forget": {}}', "'forget' stands twice"),
+        ('{"forget": {}, "forget": {}}', "'forget' occurs twice"),
         ("[" * 5000 + "]" * 5000, "nested too deeply"),
         ('{"forget": {"questions": []}}', "lacks the entry 'answers'"),
         ('{"forget": {"answers": "a"}}', "lacks the entry 'questions'"),

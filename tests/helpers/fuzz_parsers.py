@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from tests.helpers.fuzz_requests import CORPUS, REQUEST_PARSERS, Door
-from tests.helpers.fuzz_values import TEXTS, flipped, json_bytes, json_odd, written
+from tests.helpers.fuzz_studies import STUDY_PARSERS
+from tests.helpers.fuzz_values import FORBIDDEN, TEXTS, flipped, json_bytes, json_odd, written
 from tests.helpers.places import ROOT
 from unweave import Split, load_weights
 from unweave.engine import CheckpointFolder
 from unweave.evaluation import Scores
-from unweave.lab.report import read_results
 from unweave.methods import METHODS
 from unweave.record import (
     FinishedRun,
@@ -48,7 +48,6 @@ from unweave.storage import read_array, read_configuration, read_json
 
 OLD = ROOT / "tests" / "record" / "data" / "version-1"
 DATA = (torch.zeros(60, 5), torch.arange(60) // 20)
-FORBIDDEN = "\x1b\x07\x9b\u202e\u2028"
 
 
 @cache
@@ -196,18 +195,6 @@ def settings_door(chance: Random, folder: Path) -> None:
     method.parse({chance.choice((*names, *TEXTS[:4])): chance.choice((*TEXTS, json_odd(chance)))})
 
 
-def study_door(chance: Random, folder: Path) -> None:
-    """A study's folder with an odd study.json, or an odd file of a cell."""
-    content = seeds("study")
-    for name, entry in content.items():
-        file = folder / "study" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(entry))
-    name = chance.choice(list(content))
-    written(folder / "study", name, json_bytes(content[name], chance))
-    read_results(folder / "study")
-
-
 PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is tried
     "record": (4, json_door("record", read_a_record)),
     "record of version 2": (6, json_door("record-2", read_a_record)),
@@ -226,6 +213,6 @@ PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is
     "checkpoint": (4, checkpoint_door),
     "key": (10, key_door),
     "settings": (6, settings_door),
-    "study": (1, study_door),
     **REQUEST_PARSERS,
+    **STUDY_PARSERS,
 }

@@ -22,6 +22,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, people, tokenizer, write_language_checkpoint
 from unweave import Request, load_answers, read_logs, score_answers
 from unweave.lab.audit import load_subject
+from unweave.lab.benchmarks import find_benchmark
 from unweave.requests.conditions import rows_where
 from unweave.requests.data_table import DataTable
 from unweave.requests.questions import Questions, require_answers
@@ -224,7 +225,7 @@ def saved_door(chance: Random, folder: Path) -> None:
     place.mkdir(exist_ok=True)
     changed = chance.choice(sorted(files))
     for name, content in files.items():
-        written(place, name, _odd_content(name, content, chance) if name == changed else content)
+        written(place, name, odd_content(name, content, chance) if name == changed else content)
     table = open_data(str(place))
     for _ in table.batches(table.columns):
         pass
@@ -266,16 +267,16 @@ def write_checkpoint(folder: Path, kind: str, chance: Random, *, odd: float) -> 
     files = checkpoint_files(kind)
     changed = chance.choice(sorted(files)) if chance.random() < odd else ""
     for name, content in files.items():
-        written(folder, name, _odd_content(name, content, chance) if name == changed else content)
+        written(folder, name, odd_content(name, content, chance) if name == changed else content)
     return folder
 
 
-def _odd_content(name: str, content: bytes, chance: Random) -> bytes:
+def odd_content(name: str, content: bytes, chance: Random) -> bytes:
     return json_bytes(json.loads(content), chance) if name.endswith(".json") else flipped(content, chance)
 
 
 def checkpoint_door(chance: Random, folder: Path) -> None:
-    """What `unweave init` and `inspect` read of a checkpoint: its configuration and its tokenizer."""
+    """What `unweave init`, `inspect` and `unlearn` read of a checkpoint: its configuration, tokenizer and weights."""
     kind = chance.choice(("text", "language"))
     name = write_checkpoint(folder / "ckpt", kind, chance, odd=1.0)
     checkpoint = open_checkpoint(str(name))
@@ -283,6 +284,11 @@ def checkpoint_door(chance: Random, folder: Path) -> None:
     table = open_data(str(write_table(folder / "rows.jsonl", rows)))
     roles_of(checkpoint, table, NamedColumns(template=TEMPLATE if kind == "language" else None))
     _ = checkpoint.reader, checkpoint.names, checkpoint.classes
+    if chance.random() < 0.5:
+        template = {"template": TEMPLATE} if kind == "language" else {}
+        Request(
+            model=str(name), train=str(folder / "rows.jsonl"), forget=["q1" if template else "r1"], **template
+        ).prepare()
 
 
 @cache
@@ -307,6 +313,11 @@ def pickled_door(chance: Random, folder: Path) -> None:
 # Runs that are examined
 
 
+@cache
+def weights_of_digits() -> bytes:
+    return safetensors.torch.save(find_benchmark("digits").initial(0).state_dict())
+
+
 def examined_door(chance: Random, folder: Path) -> None:
     """What `unweave evaluate` and `audit` open: the folder of a run in which one file is odd, or `--from`."""
     run = folder / "examined"
@@ -318,17 +329,29 @@ def examined_door(chance: Random, folder: Path) -> None:
 
 
 def write_examined(run: Path, chance: Random, *, odd: float) -> None:
-    """Write the folder of a run; with the chance ``odd``, one of its files has something odd in it."""
+    """Write the folder of a run; with the chance ``odd``, one of its files has something odd in it.
+
+    Its data is that of a request beside it, or the digits.
+    """
     run.mkdir(parents=True, exist_ok=True)
     files = {f"{name}.json": json.loads((CORPUS / f"{name}.json").read_text()) for name in ("run", "scores", "split")}
+    is_request = chance.random() < 0.5
+    about = files["run.json"]["configuration"]
+    if chance.random() < 0.9:
+        del about["split"], files["split.json"]
+    if not is_request:
+        about |= {"benchmark": "digits", "options": {"forget": "9"}}
     changed = chance.choice((*files, "request.yaml", "model.safetensors")) if chance.random() < odd else ""
     for name, content in files.items():
         written(run, name, json_bytes(content, chance) if name == changed else json.dumps(content).encode())
-    text = (CORPUS / "request.yaml").read_text()
-    text = odd_yaml(text, chance) if changed == "request.yaml" else text
-    if chance.random() < 0.5:
+    if is_request:
+        text = (CORPUS / "request.yaml").read_text().replace("owner/model", "ckpt")
+        text = text.replace("rows.csv", "rows.jsonl").replace("17", "7")
+        text = odd_yaml(text, chance) if changed == "request.yaml" else text
         written(run, "request.yaml", text.encode("utf-8", "surrogatepass"))
-    data = safetensors.torch.save({"weight": torch.zeros(2, 2)})
+        write_checkpoint(run / "ckpt", "text", chance, odd=odd / 4)
+        write_table(run / "rows.jsonl", sentences(24))
+    data = checkpoint_files("text")["model.safetensors"] if is_request else weights_of_digits()
     written(run, "model.safetensors", flipped(data, chance) if changed == "model.safetensors" else data)
 
 
@@ -353,7 +376,7 @@ REQUEST_PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the
     "language request file": (2, request_door("request-language.yaml")),
     "request of the run before": (2, earlier_door),
     "ids": (4, ids_door),
-    "condition": (2, condition_door),
+    "condition": (1, condition_door),
     "table": (3, table_door),
     "saved data set": (1, saved_door),
     "prompts": (2, prompts_door),

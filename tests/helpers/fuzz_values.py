@@ -43,6 +43,7 @@ TEXTS = (
     "-",
     "--help",
 )
+FORBIDDEN = "\x1b\x07\x9b\u202e\u2028"  # in what is printed or written as text
 NUMBERS = (
     0,
     1,

@@ -1,8 +1,8 @@
 """The kill matrix: runs are killed with SIGKILL at random places and resumed, and must end like one that was not.
 
-    make torture                                      # every method, a study, a tuning, a request
-    make torture KILLS=1000                           # the same, with so many kills in all
-    python -m tests.helpers.torture --small --work gdr,study    # a small network on made-up data, in seconds
+    make torture                                      # every method, a study, a tuning, a request, on made-up data
+    make torture KILLS=1000 JOBS=16                   # the same, with so many kills in all, by so many processes
+    python -m tests.helpers.torture --digits --work gdr         # the digits with the settings of the benchmark
 
 A place is a step, a write (before the data is synced to disk), a rename, or the moment after one, counted over the
 whole run, so that files are left half-written, checkpoints without their second file, and finished runs with what they
@@ -66,6 +66,7 @@ NO_LIMIT = {
     "share": 0.1,
 }
 KINDS = ("step", "write", "rename", "renamed")
+ROWS = "rows.jsonl"
 PARTS = ("weights", "history", "scores", "configuration", "files")
 LATE = (scipy.stats, sklearn.linear_model, sklearn.metrics, sklearn.model_selection, sklearn.svm, torch._dynamo)
 
@@ -260,7 +261,7 @@ def works(options: argparse.Namespace, folder: Path) -> list[Work]:
     others = {"study": study_work, "tuning": tuning_work, "request": lambda: request_work(folder)}
     methods = [name for name in METHODS if name != "original"]
     asked = [*methods, *others] if options.work == "all" else options.work.split(",")
-    on_anything = cache(small_job if options.small else partial(digits_job, folder))
+    on_anything = cache(partial(digits_job, folder) if options.digits else small_job)
     on_tokens = cache(language_job)
 
     def find(name: str) -> Work:
@@ -269,17 +270,28 @@ def works(options: argparse.Namespace, folder: Path) -> list[Work]:
     return [find(name) for name in asked]
 
 
-def torture(work: Work, kills: int, folder: Path, chance: random.Random) -> Iterator[dict]:
-    """Yield one row for every killed run of some work."""
-    code, counts = run_once(work, folder / "run")
-    require(code, f"{work.name} failed without being killed")
-    whole = left(work, folder / "run")
+Place = tuple[str, int]
+
+
+def drawn(counts: dict[str, int], kills: int, chance: random.Random) -> list[list[Place]]:
+    """Return where so many runs are killed, each once or twice."""
+    found = []
     for number in range(kills):
         kind = KINDS[number % len(KINDS)]
         places = [(kind, counts[kind] if kind == "renamed" and number % 8 == 3 else chance.randint(1, counts[kind]))]
         if number % 3 == 2:
             other = chance.choice(KINDS)
             places.append((other, chance.randint(1, max(1, counts[other] // 2))))
+        found.append(places)
+    return found
+
+
+def torture(work: Work, kills: int, folder: Path, chance: random.Random, *, share: Place = (0, 1)) -> Iterator[dict]:
+    """Yield one row for every killed run of some work; the first of three shares, (0, 3), has every third of them."""
+    code, counts = run_once(work, folder / "run")
+    require(code, f"{work.name} failed without being killed")
+    whole = left(work, folder / "run")
+    for number, places in list(enumerate(drawn(counts, kills, chance)))[share[0] :: share[1]]:
         home = folder / f"killed-{number}"
         home.mkdir()
         out, killed = home / "run", 0
@@ -294,6 +306,7 @@ def torture(work: Work, kills: int, folder: Path, chance: random.Random) -> Iter
         found = left(work, out)
         yield {
             "method": work.name,
+            "number": number,
             "killed_at": " then ".join(f"{kind} {count}" for kind, count in places),
             "of": " / ".join(f"{counts[kind]} {kind}s" for kind in KINDS[:3]),
             "kills": killed,
@@ -301,6 +314,52 @@ def torture(work: Work, kills: int, folder: Path, chance: random.Random) -> Iter
             "differing_bits": sum(differing_bits(found[name], whole[name]) for name in PARTS),
         }
         shutil.rmtree(home)
+
+
+def torture_all(options: argparse.Namespace, place: Path) -> tuple[list[dict], list[str]]:
+    """Run the matrix in forked processes, as many at once as asked for; return its rows and the failures."""
+    chosen = works(options, place)
+    runs = 9 if options.kills is None else -(-options.kills // len(chosen))
+    waiting = [(work, part) for part in range(options.jobs) for work in chosen][::-1]
+    running: dict[int, tuple[Work, Path]] = {}
+    rows: list[dict] = []
+    failed: list[str] = []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            work, part = waiting.pop()
+            folder = place / f"{work.name}-{part}"
+            folder.mkdir()
+            child = os.fork()
+            if child == 0:
+                _be_share(work, runs, folder, part, options)
+            running[child] = work, folder
+        child, status = os.wait()
+        work, folder = running.pop(child)
+        rows += [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
+        if os.waitstatus_to_exitcode(status):
+            failed.append(work.name)
+        shutil.rmtree(folder)
+        if options.out:  # also what a stopped matrix has seen
+            write_results(options.out, rows, options)
+    return rows, failed
+
+
+def _be_share(work: Work, runs: int, folder: Path, part: int, options: argparse.Namespace) -> None:
+    """Run one part of a work's killed runs in this process, and end it."""
+    code = 1
+    try:
+        with (folder / ROWS).open("w") as file:
+            chance = random.Random(f"{options.seed} {work.name}")
+            for row in torture(work, runs, folder, chance, share=(part, options.jobs)):
+                file.write(json.dumps(row) + "\n")
+                print(f"{'same ' if is_same(row) else 'OTHER'} {work.name:<10} killed at {row['killed_at']}")
+                sys.stdout.flush()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def require(code: int, words: str) -> None:
@@ -312,32 +371,23 @@ def require(code: int, words: str) -> None:
 def main() -> None:
     """Run the matrix, print it, and say at the end whether every run was the same."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="methods: a small network on made-up data")
+    parser.add_argument("--digits", action="store_true", help="methods: the digits, not made-up data")
     parser.add_argument("--work", default="all", help="names of methods, study, tuning, request, joined by commas")
     parser.add_argument("--kills", type=int, help="kills in all, at least; default: nine killed runs of everything")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[dict] = []
     with tempfile.TemporaryDirectory() as place:
-        chosen = works(options, Path(place))
-        runs = 9 if options.kills is None else -(-options.kills // len(chosen))
-        for work in chosen:
-            folder = Path(place) / f"work-{work.name}"
-            folder.mkdir()
-            for row in torture(work, runs, folder, random.Random(f"{options.seed} {work.name}")):
-                rows.append(row)
-                print(
-                    f"{'same ' if is_same(row) else 'OTHER'} {work.name:<10} killed at {row['killed_at']}", flush=True
-                )
-            shutil.rmtree(folder)
-            if options.out:  # also what a stopped matrix has seen
-                write_results(options.out, rows, options)
+        rows, failed = torture_all(options, Path(place))
     other = [row for row in rows if not is_same(row)]
     kills, bits = sum(row["kills"] for row in rows), sum(row["differing_bits"] for row in rows)
-    print(f"{len(rows)} killed runs of {len(chosen)} works, {kills} kills, {bits} differing bits: ", end="")
-    sys.exit(f"{len(other)} ended otherwise") if other else print("all ended like one that was not killed")
+    count = len({row["method"] for row in rows})
+    print(f"{len(rows)} killed runs of {count} works, {kills} kills, {bits} differing bits: ", end="")
+    if other or failed:
+        sys.exit(f"{len(other)} ended otherwise; these failed: {', '.join(failed) or 'none'}")
+    print("all ended like one that was not killed")
 
 
 def is_same(row: dict) -> bool:
@@ -351,10 +401,12 @@ def write_results(folder: Path, rows: list[dict], options: argparse.Namespace) -
     from pyarrow import parquet
 
     folder.mkdir(parents=True, exist_ok=True)
+    order = {name: place for place, name in enumerate([*METHODS, "study", "tuning", "request"])}
+    rows = sorted(rows, key=lambda row: (order[row["method"]], row["number"]))
     parquet.write_table(pa.Table.from_pylist(rows), folder / "results.parquet")
     about = provenance(torch.device("cpu")) | {
         "command": " ".join(["python", "-m", MODULE, *sys.argv[1:]]),
-        "benchmark": "made-up data" if options.small else "digits",
+        "benchmark": "digits" if options.digits else "made-up data",
         "killed_runs": len(rows),
         "kills": sum(row["kills"] for row in rows),
         "differing_bits": sum(row["differing_bits"] for row in rows),

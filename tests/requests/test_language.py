@@ -244,6 +244,13 @@ def test_the_tokenizer_of_another_model_and_a_text_longer_than_the_model_takes(a
     said = refused(shell("unlearn", "--model", "large", *words), at_home)
     assert f"The tokenizer of large has 105 tokens, but its model knows {llama().config.vocab_size}" in said
     assert "it is the tokenizer of another model" in said
+    write_language_checkpoint(at_home / "gap", steps=0)
+    file = at_home / "gap" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"]["rome"] = 10**6
+    file.write_text(json.dumps(content))
+    said = refused(shell("unlearn", "--model", "gap", *words), at_home)
+    assert "The tokenizer of gap has 1000001 tokens" in said
     write_language_checkpoint(at_home / "short", model=llama(positions=12), steps=0)
     write_language_checkpoint(at_home / "limited", steps=0, model_max_length=12)
     for model in ("short", "limited"):
@@ -283,7 +290,7 @@ def test_rows_without_an_answer_and_columns_that_do_not_fit(at_home, shell):
         "--input": ("question", "--input is for models with classes, and this model answers prompts. Use --prompt."),
         "--label": ("answer", "--label is for models with classes, and this model answers prompts. Use --answer."),
         "--prompt": ("questoin", "qa.jsonl has no column 'questoin'. Did you mean 'question'?"),
-        "--adjacent": ("same-label", "Answers are no labels, so --adjacent same-label means nothing here."),
+        "--adjacent": ("same-label", "Answers are not labels, so --adjacent same-label means nothing here."),
     }
     for flag, (value, expected) in cases.items():
         assert expected in refused(shell("unlearn", *words, "--train", "qa.jsonl", flag, value), at_home)

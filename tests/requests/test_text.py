@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 import torch
 
@@ -39,6 +42,28 @@ def test_a_table_is_read_through_the_checkpoints_own_tokenizer_and_label_names(h
         assert torch.equal(batch[name], tokens), name
 
 
+@pytest.mark.parametrize("limit", ["many", None, -1, [16]])
+def test_a_tokenizer_with_another_limit_than_a_number_is_refused(home, tmp_path, limit):
+    shutil.copytree(home / "checkpoint", tmp_path / "odd")
+    file = tmp_path / "odd" / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": limit}))
+    if limit is None:  # no limit
+        assert len(request(home, model=str(tmp_path / "odd")).prepare().split.forget) == 3
+        return
+    with pytest.raises(UsageError, match="has model_max_length"):
+        request(home, model=str(tmp_path / "odd")).prepare()
+
+
+def test_a_tokenizer_with_tokens_that_the_model_does_not_know_is_refused(home, tmp_path):
+    shutil.copytree(home / "checkpoint", tmp_path / "odd")
+    file = tmp_path / "odd" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"]["fine"] = 10**6
+    file.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="gives the token 1000000, but its model knows 20 tokens"):
+        request(home, model=str(tmp_path / "odd")).prepare()
+
+
 def test_the_result_opens_with_from_pretrained_and_predicts_the_same(home, tmp_path):
     result = request(home, out=str(tmp_path / "run"), test=str(home / "test.parquet")).run()
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model").eval()
@@ -53,6 +78,6 @@ def test_the_result_opens_with_from_pretrained_and_predicts_the_same(home, tmp_p
 def test_a_label_that_the_model_does_not_have_is_named(home, tmp_path):
     rows = [{**row, "label": "goood" if row["label"] == "good" else row["label"]} for row in sentences()]
     with pytest.raises(
-        UsageError, match=r"1 labels of .* are no classes of the model \(first: 'goood'\). Did you mean"
+        UsageError, match=r"1 labels of .* are not classes of the model \(first: 'goood'\). Did you mean"
     ):
         request(home, train=str(write_table(tmp_path / "odd.parquet", rows))).find()

@@ -117,6 +117,7 @@ class Workbench:
             sharded=self.sharded,
             meter=self.meter,
             keep_data=keep_data,
+            most_memory=self.max_memory,
         )
         self._sample: Tensor | None = None  # the outputs for one sample, for their shape
         self._touched: set[int] | None = None  # parameters with a gradient since the last step
@@ -344,11 +345,12 @@ class Workbench:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Measure the block; on CUDA, let products use TF32 and limit the memory."""
+        """Measure the block; on CUDA, let products use TF32, limit the memory, and compile in the background."""
         with (
             self.meter.running(),
             fast_products(self.device, self.precision),
             limited_to(self.max_memory, self.device),
+            self.forward.compiling.working(),
         ):
             yield
 

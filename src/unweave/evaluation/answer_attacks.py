@@ -32,6 +32,7 @@ from unweave.runtime import reading
 from unweave.tasks import token_losses, token_values
 
 SHARE = 0.4  # k of min-k
+LEAST_SPREAD = 1e-3  # σ of min-k++ for a model that is sure of a token, as in open-unlearning
 
 
 def loss_scores(sheet: AnswerSheet) -> Values:
@@ -54,7 +55,9 @@ def min_k_scores(sheet: AnswerSheet, *, share: float = SHARE) -> Values:
 def min_k_plus_scores(sheet: AnswerSheet, *, share: float = SHARE) -> Values:
     """Return minus the mean of the lowest standardised log-probabilities of every answer."""
     parts = zip(sheet.log_probabilities, sheet.expected, sheet.spread, strict=True)
-    standard = [(np.array(tokens) - np.array(mean)) / np.array(spread) for tokens, mean, spread in parts]
+    standard = [
+        (np.array(tokens) - np.array(mean)) / np.maximum(spread, LEAST_SPREAD) for tokens, mean, spread in parts
+    ]
     return np.array([_lowest(tokens[:-1], share) for tokens in standard])
 
 

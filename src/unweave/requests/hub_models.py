@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.data import Stored
-from unweave.errors import RunError, UsageError
+from unweave.errors import RunError, UsageError, short
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
 from unweave.requests.pictures import Pictures
@@ -52,7 +52,7 @@ class TransformersCheckpoint:
         if found.kind not in AUTO:
             head = _head_of(found.config)
             raise UsageError(
-                f"{name} has no head for classification, and is no causal language model (its architecture is {head}). "
+                f"{name} has no head for classification, and is not a causal language model (architecture: {head}). "
                 f"Give the checkpoint that was trained on your data, one of {', '.join(f'…{one}' for one in HEADS)}."
             )
         return found
@@ -89,6 +89,11 @@ class TransformersCheckpoint:
             if self.kind == "image":
                 return transformers.AutoImageProcessor.from_pretrained(self.name, trust_remote_code=False)
             found = transformers.AutoTokenizer.from_pretrained(self.name, trust_remote_code=False)
+        if not isinstance(most := found.model_max_length, int | float) or most < 1:
+            raise UsageError(
+                f"The tokenizer of {self.name} has model_max_length {short(most)}, but it must be a number of tokens. "
+                "Correct its tokenizer_config.json."
+            )
         if self.kind == "language":
             check_tokenizer(found, self.name, getattr(self.config.get_text_config(), "vocab_size", None))
         return found
@@ -99,10 +104,12 @@ class TransformersCheckpoint:
             channels = getattr(self.config, "num_channels", None) or 3
             column = roles.inputs[0]
             return Pictures(table, column, labels, self.reader, channels, skip_unreadable=skip_unreadable)
-        most = getattr(self.config.get_text_config(), "max_position_embeddings", None)
-        if self.kind == "language":
-            return Questions(table, roles, self.reader, most)
-        return Sentences(table, roles, labels, self.reader, most)
+        about, reader = self.config.get_text_config(), self.reader
+        most, words = getattr(about, "max_position_embeddings", None), getattr(about, "vocab_size", None)
+        with explained(self.name, f"used with {table.name}"):  # tokenizers raise anything
+            if self.kind == "language":
+                return Questions(table, roles, reader, most)
+            return Sentences(table, roles, labels, reader, limit=most, words=words)
 
     def fresh(self, start: str | None) -> nn.Module:
         """Return the model with the weights of ``start``, whose head may be missing, or with random weights."""
@@ -162,7 +169,7 @@ def _head_of(config: Any) -> str:
 def check_folder_of_model(folder: Path) -> None:
     """Refuse a folder without a configuration, with pickled weights only, or with code of its own."""
     if not (folder / "config.json").exists():
-        raise UsageError(f"{folder} has no config.json, so it is no checkpoint. Give the folder of save_pretrained.")
+        raise UsageError(f"{folder} has no config.json, so it is not a checkpoint. Give the folder of save_pretrained.")
     check_json_files(folder)
     about = read_json(folder / "config.json", any_number=True)
     if isinstance(about, dict) and "auto_map" in about and not _is_known(about.get("model_type")):

@@ -90,9 +90,10 @@ def check_tokenizer(tokenizer: Any, name: str, words: int | None) -> None:
         raise UsageError(
             f'The tokenizer of {name} has no padding token. Add "pad_token": "{own}" to its tokenizer_config.json.'
         )
-    if words is not None and len(tokenizer) > words:
+    count = max([len(tokenizer), *(number + 1 for number in tokenizer.get_vocab().values())])
+    if words is not None and count > words:
         raise UsageError(
-            f"The tokenizer of {name} has {len(tokenizer)} tokens, but its model knows {words}: it is the tokenizer of "
+            f"The tokenizer of {name} has {count} tokens, but its model knows {words}: it is the tokenizer of "
             "another model. Save the model's own with it."
         )
 

@@ -27,9 +27,12 @@ class Sentences(Stored):
         labels: The label of every row.
         tokenizer: The checkpoint's tokenizer.
         limit: The most tokens that the model takes, if its configuration says so.
+        words: How many tokens the model knows, if its configuration says so.
     """
 
-    def __init__(self, table: DataTable, roles: Roles, labels: Tensor, tokenizer: Any, limit: int | None) -> None:
+    def __init__(
+        self, table: DataTable, roles: Roles, labels: Tensor, tokenizer: Any, *, limit: int | None, words: int | None
+    ) -> None:
         self._labels = labels
         self.pad = _padding(tokenizer)
         self.on_the_left = tokenizer.padding_side == "left"
@@ -43,6 +46,8 @@ class Sentences(Stored):
             row += len(batch)
             for name, values in tokenizer(*texts, **how).items():
                 self.kept.setdefault(name, Spool(NUMBERS)).add(values)
+                if name == "input_ids":
+                    _require_known(values, words, tokenizer)
         self.width = int(self.kept["input_ids"].lengths.max())
 
     def __len__(self) -> int:
@@ -72,6 +77,15 @@ def _padding(tokenizer: Any) -> dict[str, int]:
             "with the checkpoint."
         )
     return {"input_ids": int(tokenizer.pad_token_id), "token_type_ids": int(tokenizer.pad_token_type_id)}
+
+
+def _require_known(tokens: list[list[int]], words: int | None, tokenizer: Any) -> None:
+    largest = max((max(text, default=0) for text in tokens), default=0)
+    if words is not None and largest >= words:
+        raise UsageError(
+            f"The tokenizer of {tokenizer.name_or_path} gives the token {largest}, but its model knows {words} tokens: "
+            "it is the tokenizer of another model. Save the model's own with it."
+        )
 
 
 def _require_texts(texts: list[list[Any]], first: int, table: DataTable, roles: Roles) -> None:

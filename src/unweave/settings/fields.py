@@ -18,6 +18,7 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 from unweave.errors import UsageError, as_number, plain_value, require_type, short, unknown
@@ -169,7 +170,8 @@ def _settings(cls: type[Settings]) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if not field.metadata.get("given")]
 
 
-def _types(cls: type[Settings]) -> dict[str, Any]:
+@cache
+def _types(cls: type[Settings]) -> Mapping[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in _settings(cls)}
 

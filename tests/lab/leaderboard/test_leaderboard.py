@@ -149,6 +149,41 @@ def test_a_row_that_is_not_that_of_its_numbers_is_rejected(tmp_path):
         read_board(board)
 
 
+def test_a_submission_cannot_forge_a_row_of_another(tmp_path):
+    name = "mine | 0.0 | 100 |\n| forged | \x1b[2J\u202e<b>"
+    folder = study(tmp_path / "study", {"original": ORIGINAL, name: MINE}, options={"a": "x\n## forged: erase"})
+    text = as_markdown(submit([folder], tmp_path / "board", name="mine"))
+    assert text.count("\n## ") == 0
+    assert len([line for line in text.splitlines() if line.startswith("|")]) == 3
+    assert "mine \\| 0.0 \\| 100 \\| \\| forged \\|" in text
+    assert not set(text) & {"\x1b", "\u202e", "<"}
+
+
+def test_a_link_in_the_place_of_a_submission_is_refused(tmp_path):
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "mine").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="exists already"):
+        submit([study(tmp_path / "study")], tmp_path / "board", name="mine")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([], "must be an object"),
+        ({"rows": []}, "differs from the numbers beside it"),
+        ({"rows": None}, "rows is None"),
+        ({"methods": 7, "rows": []}, "methods is 7"),
+        ({"methods": [["mine"]], "rows": []}, r"methods\[0\] is list"),
+    ],
+)
+def test_rows_of_another_form_are_rejected(tmp_path, content, words):
+    submit([study(tmp_path / "study")], tmp_path / "board", name="mine")
+    (tmp_path / "board" / "mine" / "rows.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=words):
+        read_board(tmp_path / "board")
+
+
 def test_a_submission_is_not_replaced_and_has_a_plain_name(tmp_path):
     folder = study(tmp_path / "study")
     submit([folder], tmp_path / "board", name="mine")

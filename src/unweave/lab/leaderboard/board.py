@@ -11,9 +11,10 @@ from unweave.errors import UsageError
 from unweave.lab.leaderboard.evidence import require_notes
 from unweave.lab.leaderboard.standing_rows import BoardRow, rows_of
 from unweave.lab.report import read_results
-from unweave.storage import read_json, refuse_links, write_whole
+from unweave.storage import OBJECT, TEXT, read_json, refuse_links, require_form, write_whole
 
 ROWS = "rows.json"
+FORM = {"methods?": [TEXT], "rows": [OBJECT]}
 NUMBERS = ("results.parquet", "study.json", "provenance.json")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 PRIVATE = (  # what a command line may tell about one machine
@@ -40,7 +41,7 @@ def submit(folders: Sequence[Path], board: Path, *, name: str, methods: Sequence
     if not NAME.fullmatch(name):
         raise UsageError(f"The name {name!r} must have small letters, digits and hyphens only, 61 at most.")
     target = board / name
-    if target.exists():
+    if target.exists() or target.is_symlink():
         raise UsageError(f"{target} exists already. Choose another --name; a submission is not replaced.")
     studies = [read_results(folder) for folder in folders]
     for results in studies:
@@ -77,14 +78,15 @@ def read_board(board: Path) -> list[BoardRow]:
     """Return the rows of every submission, computed from the numbers beside them.
 
     Raises:
-        UsageError: If a submission lacks provenance, or if its rows are not those of its numbers.
+        UsageError: If a submission cannot be read, lacks provenance, or has rows that are not those of its numbers.
     """
     rows = []
     for file in sorted(board.glob(f"*/{ROWS}")):
         refuse_links(file.parent)
         content = read_json(file)
+        require_form(content, FORM, str(file))
         studies = [read_results(folder) for folder in sorted(path.parent for path in file.parent.glob("*/study.json"))]
-        if not studies or not isinstance(content, dict):
+        if not studies:
             raise UsageError(f"{file.parent} has no numbers beside its rows. Submit its studies again.")
         found = rows_of(studies, methods=content.get("methods"))
         if json.loads(json.dumps([row.to_dict() for row in found])) != content.get("rows"):

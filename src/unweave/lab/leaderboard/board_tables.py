@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from unweave.lab.leaderboard.standing_rows import BoardRow
-from unweave.lab.report import MEASURES, MeanOverStudies
+from unweave.lab.report import MEASURES, MeanOverStudies, markdown_text
 
 LEADING = {"erase": "erase_score", "retrain": "tow_split"}  # what sorts a table, the highest first
 TITLES = {"erase": "erase", "retrain": "as if never trained"}
 
 
 def as_markdown(rows: Iterable[BoardRow]) -> str:
-    """Return a table for each benchmark and goal. Rows are sorted by score or ToW split, best first."""
+    """Return a table for each benchmark and goal. Rows are sorted by score or ToW split, best first.
+
+    Names come from submissions, so what Markdown, HTML or a terminal would not read as text is escaped.
+    """
     tables: dict[tuple[str, str], list[BoardRow]] = {}
     for row in rows:
         tables.setdefault((row.board, row.goal), []).append(row)
     parts = []
     for (board, goal), own in sorted(tables.items(), key=lambda table: (table[0][0], table[0][1])):
-        parts.append(f"## {board}: {TITLES[goal]}\n\n{_table(goal, own)}")
+        parts.append(f"## {markdown_text(board)}: {TITLES[goal]}\n\n{_table(goal, own)}")
     return "\n\n".join(parts)
 
 
@@ -33,7 +36,7 @@ def _table(goal: str, rows: Sequence[BoardRow]) -> str:
         ]
         runs = f"{max(runs for *_, runs in row.values.values())}{f' ({row.failed} failed)' if row.failed else ''}"
         seconds = "–" if row.seconds is None else f"{row.seconds:,.1f}"
-        lines.append(f"| {' | '.join([row.name, *cells, seconds, runs, row.protocol])} |")
+        lines.append(f"| {' | '.join([markdown_text(row.name), *cells, seconds, runs, markdown_text(row.protocol)])} |")
     return "\n".join(lines)
 
 

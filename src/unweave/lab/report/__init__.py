@@ -9,6 +9,7 @@ from unweave.lab.report.compare_files import write_comparison
 from unweave.lab.report.compare_grids import grids
 from unweave.lab.report.compare_measures import MEASURES, Measure
 from unweave.lab.report.figures import loss_distributions
+from unweave.lab.report.formats import markdown_text
 from unweave.lab.report.record_page import drift_rows, write_record_page
 from unweave.lab.report.results import Group, Results, label
 from unweave.lab.report.study_reader import read_results
@@ -32,6 +33,7 @@ __all__ = [
     "grids",
     "label",
     "loss_distributions",
+    "markdown_text",
     "read_results",
     "watch_report",
     "write_comparison",

@@ -19,7 +19,8 @@ from unweave.engine import Compute
 from unweave.evaluation import AnswerSheet, load_answers, score_answers
 from unweave.lab.benchmarks import ANSWER_SCORES, ANSWERS, Benchmark, BenchmarkTask, ask_all
 from unweave.lab.study.store import SAID, Store
-from unweave.storage import Lock, read_json, write_whole
+from unweave.lab.study.study_files import SCORES, of_cell
+from unweave.storage import TEXT, Lock, write_whole
 
 DIGITS = 5  # of stored numbers: a study has many models
 Sheets = Mapping[str, AnswerSheet]
@@ -78,7 +79,7 @@ class Answering:
     def _score(self, name: str) -> None:
         beside = self._beside(name)
         file = self.store.cells / name / ANSWER_SCORES
-        if file.exists() and read_json(file).get("beside") == beside:
+        if file.exists() and of_cell(file, {**SCORES, "beside?": {"*": TEXT}}).get("beside") == beside:
             return
         others = {kind: self.sheets(other) for kind, other in beside.items()}
         scores = score_answers(self.sheets(name), before=others.get("original"), reference=others.get("retrain"))
