@@ -1,4 +1,4 @@
-"""Run what docs/results.md shows of a benchmark: `python tools/complete.py BENCHMARK --data DATA --out FOLDER`.
+"""Run what docs/results shows of a benchmark: `python tools/complete.py BENCHMARK --data DATA --out FOLDER`.
 
 First, two commands run side by side: a study of every method with the settings of ``--profiles`` in FOLDER/study, and
 the tuning of every method in FOLDER/tuning. Then the study runs every method with the tuned settings. After an
@@ -34,7 +34,7 @@ def commands(words: argparse.Namespace, passed_on: list[str]) -> dict[str, list[
 
 def main() -> int:
     """Run the commands. A failed cell of the study is a result; if the tuning fails, its exit code is returned."""
-    parser = argparse.ArgumentParser(description="Run what docs/results.md shows of one benchmark.")
+    parser = argparse.ArgumentParser(description="Run what docs/results shows of one benchmark.")
     parser.add_argument("benchmark")
     parser.add_argument("--out", type=Path, required=True, help="folder for the study and the tuning")
     parser.add_argument("--profiles", default="", help="profiles of the plain study; default: the first of each method")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 
 from bench.attacks.page import tables
 
+import limit_tables
 import record_leak
 import speed_tables
 import table
@@ -15,8 +18,11 @@ import tried
 from places import RESULTS, TUNED
 from unweave.lab.report import compare, grids, read_results
 
-TWICE = ("digits", "cifar100-resnet18", "cifar100-vit", "toxigen-roberta")  # a further study has the tuned settings
-ONCE = ("clinc150", "fashion-mnist", "tinyimagenet-vit", "celeba-vit")
+BENCHMARKS = {  # of a page of the results: the studies whose tables it has
+    **{name: (name, f"{name}/tuned") for name in ("digits", "cifar100-resnet18", "cifar100-vit")},
+    "toxigen": ("toxigen-roberta", "toxigen-roberta/tuned"),
+    **{name: (name,) for name in ("clinc150", "fashion-mnist", "tinyimagenet-vit", "celeba-vit")},
+}
 COMPARED = {"each": "compare-erase", "each-retrain": "compare-retrain"}  # the table that the page has of such studies
 TRIED = {
     "digits": ("erase", "targets", "few", "dial", "references"),
@@ -31,15 +37,18 @@ def tables_of(page: str) -> list[str]:
     return [] if found is None else [text.strip() for text in found()]
 
 
-def _results() -> Iterator[str]:
-    yield table.overview()
+def _studies() -> Iterator[str]:
     yield table.times()
-    yield from map(table.table, (*ONCE, *TWICE, *(f"{name}/tuned" for name in TWICE)))
     yield from map(table.variants_table, ("cifar100-resnet18", "cifar100-resnet18-bee"))
     yield table.membership_table("cifar100-resnet18")
-    for benchmark in ("cifar100-resnet18", "digits"):
-        for folder, name in COMPARED.items():
-            yield comparison(f"{benchmark}/{folder}", name)
+
+
+def _in_turn(benchmark: str) -> Iterator[str]:
+    for folder, name in COMPARED.items():
+        yield comparison(f"{benchmark}/{folder}", name)
+
+
+def _attacks() -> Iterator[str]:
     for file in sorted(RESULTS.glob("*/attacks/numbers.json")):
         yield tables(json.loads(file.read_text()))
 
@@ -90,9 +99,14 @@ def _record() -> Iterator[str]:
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "README.md": lambda: iter([table.kinds()]),
-    "docs/results.md": _results,
+    "docs/results.md": lambda: iter([table.overview()]),
+    "docs/results/cifar100-resnet18-studies.md": _studies,
+    "docs/results/cifar100-five-classes.md": lambda: _in_turn("cifar100-resnet18"),
+    "docs/results/digits-in-turn.md": lambda: _in_turn("digits"),
+    "docs/results/attacks.md": _attacks,
+    **{f"docs/results/{page}.md": partial(map, table.table, names) for page, names in BENCHMARKS.items()},
     "docs/tuning.md": _tuning,
-    "docs/what-we-tried.md": _tried,
+    "docs/what-we-tried-unweave.md": _tried,
     "docs/record.md": _record,
-    "docs/speed.md": speed_tables.all_tables,
+    "docs/speed.md": lambda: chain(speed_tables.all_tables(), limit_tables.all_tables()),
 }

@@ -15,14 +15,28 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from places import ROOT
 
 BY_HAND = ROOT / "tools" / "numbers-by-hand.txt"
 # The pages that state results of ours.
-NAMES = ("results", "tuning", "what-we-tried", "strangers", "speed", "processes", "record", "safety", "step-by-step")
-PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
+NAMES = (
+    "results",
+    "tuning",
+    "what-we-tried",
+    "what-we-tried-unweave",
+    "strangers",
+    "speed",
+    "processes",
+    "record",
+    "safety",
+    "step-by-step",
+)
+OF_RESULTS = tuple(f"docs/results/{path.name}" for path in sorted((ROOT / "docs" / "results").glob("*.md")))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES), *OF_RESULTS)
+RESULT_PAGES = "docs/results"  # as the page of a sentence: one of docs/results.md and docs/results/*.md
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-−+]?\d(?:[\d,]*\d)?(?:\.\d+)?")
 FIELD = re.compile(r"\{[^}]*\}")
 # What is not looked at: code, generated parts, the targets of links, comments.
@@ -33,7 +47,10 @@ AROUND = 25  # characters on either side of a number typed by hand
 
 
 class Sentence(NamedTuple):
-    """A phrase of a page with `{}` where its numbers stand, and their values."""
+    """A phrase of a page with `{}` where its numbers stand, and their values.
+
+    The page may be `RESULT_PAGES`. Then the phrase is on one of these pages.
+    """
 
     page: str
     phrase: str
@@ -91,9 +108,24 @@ def of_page(page: str) -> tuple[str, list[Sentence]]:
     """Return the text of a page, and its sentences."""
     from sentences_about import sentences
 
+    text = _text(page)
+    return text, [sentence for sentence in sentences() if _page_of(sentence) == page]
+
+
+@cache
+def _page_of(sentence: Sentence) -> str:
+    """Return the page of a sentence. Raise an error unless a sentence of the results is on one of their pages."""
+    if sentence.page != RESULT_PAGES:
+        return sentence.page
+    found = [page for page in ("docs/results.md", *OF_RESULTS) if sentence.pattern.search(_text(page))]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} pages of the results have the phrase {sentence.phrase!r}, but one must.")
+    return found[0]
+
+
+def _text(page: str) -> str:
     path = ROOT / page
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return text, [sentence for sentence in sentences() if sentence.page == page]
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

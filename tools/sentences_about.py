@@ -8,13 +8,12 @@ from functools import cache
 
 from places import RESULTS
 from sentence_values import apart, at, count_tests, gradients, lost, own, share
-from sentences import Sentence
+from sentences import RESULT_PAGES, Sentence
 from sentences_about_others import others
 from sentences_about_ranges import ranges
 from sentences_about_safety import safety
 from sentences_about_speed import speed
 
-PAGE = "docs/results.md"
 FIVE, RETRAIN, SMALLER = (f"cifar100-resnet18/{name}" for name in ("each", "each-retrain", "smaller-step"))
 LARGE, LARGE_TUNED = "cifar100-resnet18/all", "cifar100-resnet18/tuned"
 TEN, TEN_RETRAIN = "digits/each", "digits/each-retrain"
@@ -28,7 +27,7 @@ def sentences() -> tuple[Sentence, ...]:
     return (*(sentence for part in parts for sentence in part()), *others(), *ranges(), *safety(), *speed())
 
 
-def _said(phrase: str, *values: float, page: str = PAGE) -> Sentence:
+def _said(phrase: str, *values: float, page: str = RESULT_PAGES) -> Sentence:
     return Sentence(page, phrase, values)
 
 
@@ -292,7 +291,7 @@ def _sentences() -> Iterator[Sentence]:
     study = "fashion-mnist/all"
     yield _said("a model that never saw a sandal calls {:.0f}% of them shoes", at(study, "retrain", "test forget"))
     yield _said(
-        "tuned, it loses {:.1f} points of the other shoes and {:.1f} of everything else; with its defaults "
+        "Tuned, it loses {:.1f} points of the other shoes and {:.1f} of everything else; with its defaults "
         "{:.1f} and {:.1f}. "
         "Two-stage, tuned, leaves {:.0f}% and loses {:.1f} and {:.1f} (as released {:.1f} and {:.1f})",
         *(lost(study, f"unweave {profile}", place) for profile in ("tuned", "default") for place in WHERE[1:]),

@@ -1,4 +1,4 @@
-"""More sentences of `docs/results.md`: other benchmarks than ResNet-18 on CIFAR-100, attacks, times, single classes."""
+"""More sentences of the results: other benchmarks than ResNet-18 on CIFAR-100, attacks, times, single classes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from places import RESULTS, TUNED
 from sentence_values import at, each, gradients, lost, mean_of, own, share
-from sentences import Sentence
+from sentences import RESULT_PAGES, Sentence
 
-PAGE = "docs/results.md"
 LARGE = "cifar100-resnet18/all"
 FIVE, RETRAIN = "cifar100-resnet18/each", "cifar100-resnet18/each-retrain"
 FASHION, FEWER, CLINC = "fashion-mnist/all", "fashion-mnist/fewer-gradients", "clinc150/all"
@@ -26,7 +25,7 @@ def others() -> Iterator[Sentence]:
 
 
 def _said(phrase: str, *values: float) -> Sentence:
-    return Sentence(PAGE, phrase, values)
+    return Sentence(RESULT_PAGES, phrase, values)
 
 
 def _large() -> Iterator[Sentence]:
@@ -104,7 +103,7 @@ def _small() -> Iterator[Sentence]:
 
 def _vit() -> Iterator[Sentence]:
     yield _said(
-        "It fits its training data as that one does ({:.1f}%), and knows unseen images as a transformer without "
+        "Ours fits its training data as that one does ({:.1f}%), and knows unseen images as a transformer without "
         "pretraining does: {:.0f} / {:.0f} / {:.0f}%",
         at(VIT, "original", "train remote"),
         *(at(VIT, "original", f"test {subset}") for subset in ("forget", *KEPT)),
@@ -302,7 +301,7 @@ def _tuning() -> Iterator[Sentence]:
         chosen(retrain, "salun"),
     )
     yield _said(
-        "on 50 held-out forget sentences two-stage ({:.3f}), GDR-GMA ({:.3f}, as printed) and SCRUB ({:.3f}) "
+        "On 50 held-out forget sentences two-stage ({:.3f}), GDR-GMA ({:.3f}, as printed) and SCRUB ({:.3f}) "
         "were ahead of "
         "`unweave` ({:.3f})",
         *(chosen("toxigen-roberta", who) for who in ("two-stage", "gdr", "scrub", "unweave")),

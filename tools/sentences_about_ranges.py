@@ -1,13 +1,12 @@
-"""Sentences of `docs/results.md` that say from what to what: over methods, over classes, over seeds."""
+"""Sentences of the results that say from what to what: over methods, over classes, over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from sentence_values import at, each, lost, mean_of, own, values
-from sentences import Sentence
+from sentences import RESULT_PAGES, Sentence
 
-PAGE = "docs/results.md"
 LARGE, LARGE_TUNED, TIME = (f"cifar100-resnet18/{name}" for name in ("all", "tuned", "time"))
 FIVE, RETRAIN = "cifar100-resnet18/each", "cifar100-resnet18/each-retrain"
 VIT, VIT_TUNED, FASHION, CLINC = "cifar100-vit/all", "cifar100-vit/tuned", "fashion-mnist/all", "clinc150/all"
@@ -21,7 +20,7 @@ def ranges() -> Iterator[Sentence]:
 
 
 def _said(phrase: str, *numbers: float) -> Sentence:
-    return Sentence(PAGE, phrase, numbers)
+    return Sentence(RESULT_PAGES, phrase, numbers)
 
 
 def _ends(numbers: Iterable[float]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ GIGABYTE, MILLI = 1e9, 1e3
 
 def speed() -> Iterator[Sentence]:
     """Yield the sentences."""
-    for part in (_processor, _sentences, _gpu_sentences, _retraining, _quality):
+    for part in (_processor, _sentences, _gpu_sentences, _retraining, _packing, _quality):
         yield from part()
 
 
@@ -81,6 +81,19 @@ def _retraining() -> Iterator[Sentence]:
         auto["seconds"],
         phase["first_steps_seconds"],
     )
+
+
+def _packing() -> Iterator[Sentence]:
+    found = _read("h200/packed")["tuning"]
+    yield _said(
+        "all {:d} methods were tuned for {:.0f} s, the first {:.0f} s of which went into starting and training the "
+        "original. {:d} trials were finished",
+        len(found["methods"]),
+        found["seconds"],
+        found["start_seconds"],
+        found["finished_trials"],
+    )
+    yield _said("{:d} trials of all methods take {:.1f} minutes", found["trials"], found["whole_seconds"] / 60)
 
 
 def _quality() -> Iterator[Sentence]:

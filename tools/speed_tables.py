@@ -111,6 +111,22 @@ def recorded() -> str:
     return lines(["ms a step", *WAYS, "images/s, the fastest", "of the matrix peak"], rows)
 
 
+def cold() -> str:
+    """Return the seconds of the protocol on a machine that has compiled nothing, by how code is compiled."""
+    names = {
+        "in the background": "compiled in the background",
+        "from a file": "with the file of `unweave warm`",
+        "not at all": "not compiled",
+    }
+    rows = []
+    for way, row in read("h200/cold.json")["ways"].items():
+        one, two = (row["phases"][name]["until_then_seconds"] for name in ("stage 1", "stage 2"))
+        switch = row["switches"][-1] if row["switches"] else None
+        at = f"{switch['step']} of {switch['phase']}, at {switch['until_then_seconds']:.1f} s" if switch else ""
+        rows.append([names[way], f"{one:.1f} s", f"{two - one:.1f} s", at, f"{row['whole_seconds']:.1f} s"])
+    return lines(["372 + 96 steps", "stage 1", "stage 2", "code switched at step", "together"], rows)
+
+
 def language() -> str:
     """Return the steps of a language model of 135M parameters beside a plain trainer."""
     found = read("h200/language.json")
@@ -136,6 +152,8 @@ def language() -> str:
 def all_tables() -> Iterator[str]:
     """Yield the tables of the page."""
     yield from (protocol(), passes(), recorded(), language())
+    if (SPEED / "h200/cold.json").exists():
+        yield cold()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ two-stage, study by study; ``--membership`` the results of attacks on the forget
 tuning, from results/NAME/tuned and the settings in the package. `python tools/table.py --overview` prints a line for
 every benchmark, `python tools/table.py --times` the time of every method with a GPU to itself, beside the paper's,
 `python tools/table.py --kinds` the default method on models that nobody tuned for, by what is to be forgotten.
-README.md, docs/results.md and docs/tuning.md hold the output word for word; a test compares them.
+README.md, docs/results and docs/tuning.md hold the output word for word; a test compares them.
 """
 
 from __future__ import annotations

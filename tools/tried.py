@@ -1,4 +1,4 @@
-"""Run the experiments of docs/what-we-tried.md on the method unweave: `python tools/tried.py TABLE --out FOLDER`.
+"""Run the experiments of docs/what-we-tried-unweave.md: `python tools/tried.py TABLE --out FOLDER`.
 
 Tables:
 
@@ -13,7 +13,7 @@ Tables:
   ``--originals``, a folder of ``unweave study cifar100-resnet18 --option size=64 --methods original --keep-models all``
 
 FOLDER/TABLE.csv has one row for each run, and FOLDER/provenance.json says where they come from. Runs in the table are
-not repeated, so the same command resumes. ``--show`` prints the tables of docs/what-we-tried.md.
+not repeated, so the same command resumes. ``--show`` prints the tables of docs/what-we-tried-unweave.md.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _mean(rows: list[Row], name: str, *, percent: bool) -> str:
 
 def main() -> None:
     """Complete a table, or print all of them."""
-    parser = argparse.ArgumentParser(description="Run the experiments of docs/what-we-tried.md.")
+    parser = argparse.ArgumentParser(description="Run the experiments of docs/what-we-tried-unweave.md.")
     parser.add_argument("table", nargs="?", choices=TABLES)
     parser.add_argument("--data", help="folder of the data sets, for other tables than those on the digits")
     parser.add_argument("--originals", type=Path, help="folder of a study with its originals")

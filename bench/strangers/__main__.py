@@ -6,7 +6,8 @@
     python -m bench.strangers table
     python -m bench.strangers forecast
     python -m bench.strangers unseen
-    python -m bench.strangers oracle TASK --methods adaptive,unweave --trials 30
+    python -m bench.strangers choose
+    python -m bench.strangers oracle TASK --methods adaptive,unweave --trials 30 --jobs 8
 
 Tasks are names, or none for all of the development half. `docs/protocol.md` says what may be tried on which.
 """
@@ -25,8 +26,8 @@ import torch
 
 from bench.strangers.catalogue import REQUESTS
 from bench.strangers.looks import require_look
-from bench.strangers.oracle import TRIALS, search, summary
 from bench.strangers.originals import Case, cache_folder
+from bench.strangers.searches import DEFAULTS, add_to, choose, find_oracle
 from bench.strangers.summary import HEADER, line_of, table
 from bench.strangers.tasks import TASKS, Stranger, find_task
 from bench.strangers.tries import attempt, foretold
@@ -35,7 +36,6 @@ from unweave.errors import RunError, UsageError
 from unweave.storage import provenance
 
 APART = ("rmia", "losses", "predictions")
-DEFAULTS = {"command": "try", "method": None, "settings": {}}
 
 
 def list_tasks(chosen: argparse.Namespace) -> None:
@@ -109,33 +109,6 @@ def aim_at_unseen(chosen: argparse.Namespace) -> None:
                     lines.write(json.dumps(row) + "\n")
 
 
-def find_oracle(chosen: argparse.Namespace) -> None:
-    """Tune methods on tasks, compare the defaults with the best trial, and append every trial to a file."""
-    file = Path(chosen.out) if chosen.out else cache_folder(chosen.cache) / "oracle.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-    by_task: dict[str, list[Case]] = {}
-    for case in _cases(chosen, DEFAULTS):  # it belongs to the look at the defaults
-        by_task.setdefault(case.task.name, []).append(case)
-
-    def keep(row: dict[str, Any]) -> None:
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(row) + "\n")
-
-    every = []
-    for name, cases in by_task.items():
-        regrets = search(cases, chosen.methods.split(","), chosen.trials, known, keep)
-        every += regrets
-        if not regrets:
-            print(f"{name:<26}no valid trial")
-        for row in regrets:
-            how = " ".join(f"{key}={value}" for key, value in row["settings"].items()) or "its default"
-            lacks = f"{row['adjacent']:>6.1f}{row['remote']:>6.1f}"
-            print(f"{name:<26}{row['seed']:>3}  regret {lacks}  {row['method']} {how}")
-    if every:
-        print(summary(every))
-
-
 def show_table(chosen: argparse.Namespace) -> None:
     """Print tables of what was tried."""
     file = _tries(chosen)
@@ -179,22 +152,23 @@ def _parser() -> argparse.ArgumentParser:
         ("forecast", compare_forecasts),
         ("unseen", aim_at_unseen),
         ("oracle", find_oracle),
+        ("choose", choose),
     ):
         command = commands.add_parser(name, help=(work.__doc__ or "").splitlines()[0])
         command.set_defaults(work=work)
         command.add_argument("--cache", help="folder of trained models (or UNWEAVE_STRANGERS)")
-        if name in ("train", "try", "forecast", "unseen", "oracle"):
+        if name in ("oracle", "choose"):
+            add_to(command, name)
+        if name in ("train", "try", "forecast", "unseen", "oracle", "choose"):
             command.add_argument("tasks", nargs="*", help="names; none: all of the development half")
             command.add_argument("--half", choices=("development", "judgement"), help="all tasks of a half")
             command.add_argument("--seeds", type=_seeds, default=range(3), help="a number, or seeds such as 0,2")
             command.add_argument("--data", default=os.environ.get("UNWEAVE_DATA"), help="folder of data sets")
             command.add_argument("--look", help="why the judgement half is looked at; two looks at most")
-        if name in ("try", "table", "forecast", "unseen", "oracle"):
-            command.add_argument("--out", help="file of rows; CACHE/tries.jsonl if not given")
+        if name in ("try", "table", "forecast", "unseen", "oracle", "choose"):
+            command.add_argument("--out", help="file of rows; in CACHE if not given")
             command.add_argument("--tag", help="a word that tells these tries from others")
     commands.choices["train"].add_argument("--original-only", action="store_true", help="no retrained models")
-    commands.choices["oracle"].add_argument("--methods", default="adaptive,unweave", help="to tune, with commas")
-    commands.choices["oracle"].add_argument("--trials", type=int, default=TRIALS, help="of each method")
     commands.choices["try"].add_argument("--method", help="as for unlearn; none: its default")
     commands.choices["try"].add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     return parser

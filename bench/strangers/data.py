@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.errors import UsageError
 from unweave.lab.benchmarks import cifar100, clinc150, fashion_mnist, toxigen
 from unweave.lab.benchmarks.hierarchy import Hierarchy
 from unweave.lab.benchmarks.pixels import decode_images
@@ -86,8 +87,8 @@ def fashion(folder: str | None, labels: str = "superclass", *, train: int = 300,
     hierarchy = Hierarchy.load("fashion_mnist")
     parts = []
     for name, few in (("train", train), ("test", test)):
-        images, fine = fashion_mnist.read(folder, name, complete=True)
-        rows = few_of_each(fine, few)
+        images, fine = fashion_mnist.read(folder, name, complete=False)
+        rows = first_of_each(fine, few, of=len(hierarchy.classes), what=f"fashion-mnist ({name})")
         pixels = (torch.from_numpy(np.array(images[rows])).float() / 255 - 0.286) / 0.353
         label = hierarchy.labels(fine[rows]) if labels == "superclass" else fine[rows]
         parts.append(Part.of(pixels, label, np.asarray(hierarchy.classes)[fine[rows]]))
@@ -102,10 +103,10 @@ def cifar(folder: str | None, labels: str = "superclass", *, train: int = 80, te
     kinds = np.unique(hierarchy.labels(np.asarray(chosen))) if labels == "superclass" else np.unique(chosen)
     parts = []
     for name, few in (("train", train), ("test", test)):
-        found = cifar100.SOURCE.read(folder, name)
+        found = cifar100.SOURCE.read(folder, name, complete=False)
         fine = found.column("fine_label")
         inside = np.flatnonzero(np.isin(fine, chosen))
-        rows = inside[few_of_each(fine[inside], few)]
+        rows = inside[first_of_each(fine[inside], few, of=len(chosen), what=f"cifar100 ({name})")]
         pixels = torch.from_numpy(np.array(decode_images(found, "img", size=32)[rows])).float() / 255
         label = np.searchsorted(kinds, hierarchy.labels(fine[rows]) if labels == "superclass" else fine[rows])
         parts.append(Part.of((pixels - 0.48) / 0.27, label, np.asarray(hierarchy.classes)[fine[rows]]))
@@ -191,6 +192,17 @@ def numbered(texts: Sequence[str]) -> Tensor:
     for row, text in zip(rows, texts, strict=True):
         words = [2 + zlib.crc32(word.encode()) % (WORDS - 2) for word in text.lower().split()][:LONGEST] or [1]
         row[: len(words)] = torch.tensor(words)
+    return rows
+
+
+def first_of_each(fine: Any, few: int, *, of: int, what: str) -> Any:
+    """Return the positions of the first samples of every class, in order.
+
+    A copy with only these samples will do as well as the whole data set; one that lacks some raises an error.
+    """
+    rows = few_of_each(fine, few)
+    if len(rows) != few * of:
+        raise UsageError(f"{what} has fewer than {few} samples of some of the {of} classes. Take a complete copy.")
     return rows
 
 

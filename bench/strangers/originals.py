@@ -94,6 +94,11 @@ class Case:
             return uw.Split.by_class(pair, fine=part.fine, forget=str(part.fine[part.marked][0]))
         return uw.Split(pair, gone, self._test_neighbours(), allow_empty=True)
 
+    def prepare(self) -> None:
+        """Train or read both models now, and make the splits."""
+        for part in ("original", "retrained", "train", "test"):
+            getattr(self, part)
+
     def _test_neighbours(self) -> np.ndarray[Any, Any]:
         """Return the kept test samples that forget training samples name most often as neighbours."""
         train, test = self.data.train, self.data.test
@@ -154,7 +159,10 @@ def kept_or_trained(
     partial = weights.with_name(f"{weights.name}.{os.getpid()}.partial")
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, partial)
     partial.replace(weights)
-    about.write_text(json.dumps({"key": key, "gradients": gradients, "seconds": seconds}) + "\n", encoding="utf-8")
+    said = {"key": key, "gradients": gradients, "seconds": seconds}
+    partial = about.with_name(f"{about.name}.{os.getpid()}.partial")  # another process may read it at this moment
+    partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
+    partial.replace(about)
     return Trained(model, gradients, seconds)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.strangers import page_tables
+from bench.strangers import page_entangled, page_oracle, page_tables
 from bench.strangers.summary import FORGOTTEN, KEPT, cell_of, exceeds_retrained
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "strangers.md"
 TRIED = ROOT / "docs" / "what-we-tried.md"
 RESULTS = ROOT / "results" / "strangers"
+NOT_YET = "Not run yet."
 HEAD = (
     "| task | request | train forget | test forget (retrained) | adjacent test | remote test | cost, training = 1 |\n"
     "|---|---|---|---|---|---|---|"
@@ -84,10 +85,36 @@ def _parts() -> dict[str, str]:
         "judgement facts": facts(read("judgement.jsonl")),
         "development": table(read("development.jsonl")),
         "development facts": facts(read("development.jsonl")),
+        "two-stage": table(read("two-stage.jsonl")),
+        "two-stage facts": facts(read("two-stage.jsonl")),
         "forecasts": page_tables.forecasts(read("forecasts.jsonl")),
         "unseen": page_tables.unseen(read("unseen.jsonl")),
-        "oracle": page_tables.oracle(read("oracle.jsonl")),
+        "oracle": page_oracle.oracle(read("oracle.jsonl")),
+        "choice": _of("choice.jsonl", page_oracle.choice),
+        "second look": _of("judged.jsonl", lambda rows: table(_defaults(rows))),
+        "second look facts": _of(
+            "judged.jsonl", lambda r: "\n".join([facts(_defaults(r)), page_oracle.regret_facts(r)])
+        ),
+        "judged oracle": _of("judged.jsonl", page_oracle.oracle),
+        "entangled": _of("entangled.jsonl", page_entangled.table),
+        "entangled facts": _of("entangled.jsonl", page_entangled.facts),
     }
+
+
+def _of(name: str, write: Callable[[list[dict[str, Any]]], str]) -> str:
+    """Return a part that is made of the rows of a file, or that they are missing."""
+    return write(read(name)) if (RESULTS / name).exists() else NOT_YET
+
+
+def _judged_facts(rows: list[dict[str, Any]]) -> str:
+    return f"{facts(_defaults(rows))}\n{page_oracle.regret_facts(rows)}"
+
+
+def _defaults(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of the defaults, task by task as in the table of the first look."""
+    order = list(dict.fromkeys(row["task"] for row in read("judgement.jsonl")))
+    found = [row for row in rows if row["method"] is None]
+    return sorted(found, key=lambda row: (order.index(row["task"]), row["seed"]) if row["task"] in order else (99, 0))
 
 
 def _tried() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tables of the pages beside those of runs: forecasts, the goal retrain for single samples, the oracle's rehearsal."""
+"""Tables of the pages beside those of runs: forecasts, the goal retrain for single samples, other settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from bench.strangers.oracle import best_of, regret
 from unweave.evaluation import Votes
 
 Row: TypeAlias = Mapping[str, Any]
@@ -57,34 +56,6 @@ def unseen(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def oracle(rows: Sequence[Row]) -> str:
-    """Return the regrets of the tasks whose trials are complete."""
-    lines = [
-        "| task | seed | oracle | adjacent test: default, oracle | remote test: default, oracle |",
-        "|---|---|---|---|---|",
-    ]
-    regrets = []
-    for task, cells in _by("task", rows).items():
-        best = best_of(dict(row) for row in cells if row["method"] and row["seed"] == cells[0]["seed"])
-        for default in (dict(row) for row in cells if row["method"] is None):
-            chosen = next(dict(row) for row in cells if best and _is_same(row, best, default["seed"]))
-            lacks = regret(default, chosen)
-            regrets.append(lacks)
-            changes = [
-                f"{100 * default[f'second {name}']:.1f}, {100 * chosen[f'second {name}']:.1f}"
-                for name in ("adjacent", "remote")
-            ]
-            how = ", ".join(f"{name} {_short(value)}" for name, value in chosen["settings"].items()) or "its default"
-            lines.append(f"| {task} | {default['seed']} | {chosen['method']}: {how} | {' | '.join(changes)} |")
-    words = [
-        f"{name} {statistics.median(one[name] for one in regrets):.1f} in the median and "
-        f"{max(one[name] for one in regrets):.1f} at worst"
-        for name in ("adjacent", "remote")
-    ]
-    lines.append(f"\nRegret in points, on the half that did not choose: {'; '.join(words)}.")
-    return "\n".join(lines)
-
-
 def settings(rows: Sequence[Row], defaults: Sequence[Row]) -> str:
     """Return what other settings of the default method did to a task, beside its defaults."""
     lines = [
@@ -106,14 +77,6 @@ APART = ("rmia", "losses", "predictions")
 
 def _beside(share: float | None, retrained: float | None) -> str:
     return "–" if share is None or retrained is None else f"{100 * share:.1f} ({100 * retrained:.1f})"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _is_same(row: Row, best: Row, seed: int) -> bool:
-    return (row["method"], row["number"], row["seed"]) == (best["method"], best["number"], seed)
 
 
 def _by(key: str, rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -19,6 +19,11 @@ from unweave.data import SUBSETS
 
 def attempt(case: Case, method: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Run a method on the original of a case, and return a row of numbers; an error is a row too."""
+    return attempted(case, method, settings)[0]
+
+
+def attempted(case: Case, method: str | None, settings: Mapping[str, Any]) -> tuple[dict[str, Any], uw.Result | None]:
+    """Return the row of `attempt`, and the result unless there was an error."""
     task, original = case.task, case.original
     row: dict[str, Any] = {
         "task": task.name,
@@ -48,7 +53,7 @@ def attempt(case: Case, method: str | None, settings: Mapping[str, Any]) -> dict
         gradients = result.cost.sample_gradients
         share = round(gradients / original.gradients, 4)
         row |= {"error": None, "gradients": gradients, "share": share, "after": six(result.model, case)}
-    return row
+    return row, result
 
 
 def foretold(case: Case) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from unweave.errors import RunError, RunWarning, Stopped, UsageError
 
 if TYPE_CHECKING:  # the same names as in _ROOMS, for editors and type checkers
     from unweave import losses, projection, record
-    from unweave.api import Result, Split, Verdict, unlearn
+    from unweave.api import Result, Split, Verdict, unlearn, warm
     from unweave.data import PaddingCollator, answers, packed
     from unweave.engine import (
         Best,
@@ -167,6 +167,7 @@ __all__ = [
     "save_answers",
     "score_answers",
     "unlearn",
+    "warm",
     "write_logs",
 ]
 
@@ -176,6 +177,7 @@ _ROOMS = {  # the names that are imported on first use
         "Split",
         "Verdict",
         "unlearn",
+        "warm",
     ),
     "data": ("PaddingCollator", "answers", "packed"),
     "engine": (

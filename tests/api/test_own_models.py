@@ -80,7 +80,7 @@ def test_a_run_without_a_folder_is_stopped_too(model, split):
 
 def test_a_look_at_other_data_is_refused(model, data):
     one, other = (Split(data, forget=[first], adjacent=[8, 9]) for first in (0, 1))
-    with pytest.raises(UsageError, match="looks at other data"):
+    with pytest.raises(UsageError, match="was made from other data"):
         evaluate(model, one, look=Look(other))
 
 

@@ -120,6 +120,38 @@ def test_the_oracle_is_chosen_on_one_half_and_judged_on_the_other(tiny, capsys):
     assert len((tiny / "oracle.jsonl").read_text().splitlines()) == len(rows), "nothing is run twice"
 
 
+def test_trials_in_two_processes_are_those_of_one(tmp_path, capsys):
+    command = ["choose", "digits-mlp-three", "--methods", "delete,ssd", "--trials", "2", "--cache", str(tmp_path)]
+    files = {jobs: tmp_path / f"{jobs}.jsonl" for jobs in ("1", "2")}
+    for jobs, file in files.items():
+        assert main([*command, "--jobs", jobs, "--out", str(file)]) == 0
+    one, two = (
+        {(row["method"], row["number"]): row for row in map(json.loads, file.read_text().splitlines())}
+        for file in files.values()
+    )
+    assert one.keys() == two.keys() == {(method, number) for method in ("delete", "ssd") for number in range(2)}
+    for key, row in one.items():
+        assert {**row, "seconds": 0} == {**two[key], "seconds": 0}
+    shown = capsys.readouterr().out
+    assert "ssd          regret" in shown
+    assert shown.splitlines()[-1].startswith("chosen: ")
+    told = json.loads(files["2"].with_suffix(".provenance.jsonl").read_text())
+    assert {row["commit"] for row in two.values()} == {told["commit"]}
+
+
+def test_when_a_process_cannot_work_the_command_says_so_and_keeps_what_it_has(tmp_path, capsys):
+    more = ["--data", str(tmp_path), "--cache", str(tmp_path), "--jobs", "2", "--trials", "1", "--methods", "ssd"]
+    assert main(["choose", "clinc-bag-wrong", *more]) == 1
+    assert "clinc150" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--trials", "0"], ["--minutes", "0"], ["--methods", "nothing"]])
+def test_wrong_numbers_of_a_search_are_refused(tiny, wrong, capsys):
+    assert main(["choose", NAME, "--cache", str(tiny), *wrong]) == 2
+    assert "error: " in capsys.readouterr().err
+    assert not (tiny / "choice.jsonl").exists()
+
+
 def test_a_trial_that_recognises_more_unseen_data_than_a_retrained_model_is_not_valid():
     row, retrained = {"train forget": 0.0, "test forget": 0.4}, {"test forget": 0.3}
     assert not oracle.is_valid(row, retrained)
@@ -134,6 +166,14 @@ def test_trials_are_the_same_each_time_and_lie_in_their_space():
     assert some[0] == {}
     assert all(0.006 <= one["learning_rate"] <= 0.6 for one in some[1:])
     assert {one["margin"] for one in some[1:]} == {0.5, 1.0, 2.0, 4.0}
+
+
+def test_trials_lie_around_the_default_that_a_model_of_the_users_own_gets(monkeypatch):
+    from unweave.methods import FineTune
+
+    monkeypatch.setattr(FineTune, "profiles", {"first": {}, "own": {"learning_rate": 1e-6}})
+    monkeypatch.setattr(FineTune, "on_own_models", "own", raising=False)
+    assert all(oracle.drawn("ft", number)["learning_rate"] < 1e-4 for number in range(1, 9))
 
 
 def test_a_kept_model_is_loaded_and_a_changed_recipe_is_trained_again(tiny):

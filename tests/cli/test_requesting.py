@@ -75,7 +75,7 @@ def test_init_leaves_the_choice_where_several_columns_fit(at_home, shell):
     assert shell("init", "--model", "ckpt", "--train", "two.csv").code == 0
     text = (at_home / "request.yaml").read_text()
     assert "input:  # name one of: title, body" in text
-    assert "# 3 labels of two.csv are no classes of the model (first: 'bad?')." in text
+    assert "# 3 labels of two.csv are not classes of the model (first: 'bad?')." in text
     refused = shell("unlearn", "request.yaml", "--forget", "title = 'a'", "--out", "run")
     assert "2 fit (title, body). Name one with --input." in refused.err
 

@@ -36,6 +36,7 @@ def site(tmp_path_factory):
 PAGES = (
     "index",
     "results",
+    "results/cifar100-resnet18",
     "compared",
     *(f"reference/{name}" for name in ("python", "settings", "command-line", "metrics")),
     "tutorials/compare-methods",

@@ -8,10 +8,11 @@ from torch import nn
 
 from tests.helpers.calling import unlearn_with
 from tests.helpers.fitting import ON_ANYTHING
-from unweave import Compute, RunError, Split, UsageError, unlearn
+from unweave import Checkpoints, Compute, RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.errors import RunWarning
-from unweave.methods import find_method
+from unweave.methods import find_method, two_stage
+from unweave.methods.two_stage import Stage2
 from unweave.runtime import parse_bytes
 
 CPU = torch.device("cpu")
@@ -46,7 +47,8 @@ def settings_of(name):
     known = find_method(name).configure().to_dict()
     short = {key: 1 for key in known if key.endswith("epochs")}
     rates = {key: 1e-2 for key in known if key.endswith("learning_rate")}
-    return {**short, **rates, **({"normalisation": "eval"} if "normalisation" in known else {})}
+    few = {key: value for key, value in {"least_steps": 6, "effort": 2.0}.items() if key in known}
+    return {**short, **rates, **few, **({"normalisation": "eval"} if "normalisation" in known else {})}
 
 
 @pytest.mark.parametrize("name", [name for name in ON_ANYTHING if name != "original"])
@@ -104,9 +106,9 @@ class Greedy(nn.Module):
 def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(limits):
     free, tight = Greedy(), Greedy(**limits)
     settings = {**settings_of("two-stage"), "guard": None}
-    whole = unlearn(free, images(), "two-stage", compute=Compute("cpu"), **settings)
+    whole = unlearn(free, images(), "two-stage", profile="released", compute=Compute("cpu"), **settings)
     cut = unlearn(
-        tight, images(), "two-stage", compute=Compute("cpu", micro_batch=100), **settings
+        tight, images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=100), **settings
     )  # cares, as a run on CUDA always does
     for key, tensor in whole.model.state_dict().items():
         assert torch.allclose(tensor, cut.model.state_dict()[key], rtol=1e-9, atol=1e-11), key
@@ -128,21 +130,58 @@ def test_halving_is_said_once_for_each_size():
 @pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_a_sample_that_does_not_fit_ends_the_run():
     with pytest.raises(RunError, match="single sample"):
-        unlearn(Greedy(backwards=0), images(), "two-stage", guard=None, compute=Compute("cpu", micro_batch=2))
+        unlearn(
+            Greedy(backwards=0),
+            images(),
+            "two-stage",
+            profile="released",
+            guard=None,
+            compute=Compute("cpu", micro_batch=2),
+        )
+
+
+def test_a_stage_frees_its_optimiser_for_the_next_also_after_a_resume(tmp_path, monkeypatch):
+    held, step = [], Stage2.step
+
+    def noting(self, number):
+        held.append(sum(t.numel() for o in optimizers for state in o.state.values() for t in state.values()))
+        if len(held) == 3:
+            raise KeyboardInterrupt
+        return step(self, number)
+
+    optimizers = []
+    make = two_stage.make_optimizer
+    monkeypatch.setattr(two_stage, "make_optimizer", lambda *a, **k: optimizers.append(make(*a, **k)) or optimizers[-1])
+    monkeypatch.setattr(Stage2, "step", noting)
+    settings = {"stage1_epochs": 2, "stage2_epochs": 2, "stage2_adjacent_batch": 2, "guard": None}
+    options = {"compute": Compute("cpu"), "callbacks": [Checkpoints(steps=1)], **settings}
+    with pytest.raises(KeyboardInterrupt):
+        unlearn(convolutional(), images(), "two-stage", out=tmp_path, **options)
+    unlearn(convolutional(), images(), "two-stage", out=tmp_path, resume=True, **options)
+    assert set(held) == {0}
+    assert len(optimizers) == 2
 
 
 def test_pieces_are_refused_where_they_would_change_results():
     with pytest.raises(UsageError, match="training mode of normalisation"):
-        unlearn(convolutional(), images(), "two-stage", normalisation="train", compute=Compute("cpu", micro_batch=2))
+        unlearn(
+            convolutional(),
+            images(),
+            "two-stage",
+            profile="released",
+            normalisation="train",
+            compute=Compute("cpu", micro_batch=2),
+        )
     with pytest.raises(UsageError, match="at least 1"):
-        unlearn(convolutional(), images(), "two-stage", compute=Compute("cpu", micro_batch=0))
+        unlearn(convolutional(), images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=0))
 
 
 def test_a_parameter_that_is_not_used_is_no_obstacle_in_pieces():
     model = convolutional()
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
     assert torch.equal(
-        unlearn(model, images(), "two-stage", compute=Compute("cpu", micro_batch=4)).model.spare, torch.ones(3)
+        unlearn(model, images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=4)).model.spare,
+        torch.ones(3),
     )
 
 
@@ -152,4 +191,4 @@ def test_a_limit_is_for_cuda_and_reads_like_a_size():
         with pytest.raises(UsageError, match="not a size of memory"):
             parse_bytes(wrong)
     with pytest.raises(UsageError, match="this run is on cpu"):
-        unlearn(convolutional(), images(), "two-stage", compute=Compute("cpu", max_memory="1GB"))
+        unlearn(convolutional(), images(), "two-stage", profile="released", compute=Compute("cpu", max_memory="1GB"))

@@ -341,7 +341,7 @@ def test_files_that_are_no_logs_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"forget": {}, "forget": {}}', "'forget' stands twice"),
+        ('{"forget": {}, "forget": {}}', "'forget' occurs twice"),
         ("[" * 5000 + "]" * 5000, "nested too deeply"),
         ('{"forget": {"questions": []}}', "lacks the entry 'answers'"),
         ('{"forget": {"answers": "a"}}', "lacks the entry 'questions'"),

@@ -1,4 +1,4 @@
-"""The page "what we tried": its tables are those of the committed runs, each with its commit and command."""
+"""The page "What we tried: unweave": its tables are those of the committed runs, each with its commit and command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-PAGE = ROOT / "docs" / "what-we-tried.md"
+PAGE = ROOT / "docs" / "what-we-tried-unweave.md"
 RESULTS = ROOT / "results"
 
 

@@ -80,7 +80,7 @@ def test_row_numbers(refused):
     (refused.at / "rows.txt").write_text("0\n60\n")
     assert "1 of the 2 row numbers in rows.txt are outside the 60 rows" in refused(forget="rows:rows.txt")
     (refused.at / "rows.txt").write_text("r0\n")
-    assert "rows.txt holds 'r0', which is no row number." in refused(forget="rows:rows.txt")
+    assert "rows.txt holds 'r0', which is not a row number." in refused(forget="rows:rows.txt")
 
 
 def test_columns(refused):
@@ -96,7 +96,7 @@ def test_labels_that_the_model_does_not_have(refused):
     rows = [{**row, "label": number % 4} for number, row in enumerate(sentences())]
     write_table(refused.at / "four.parquet", rows)
     said = refused(train="four.parquet")
-    assert "15 rows of four.parquet have a 'label' that is no class of the model (first: row 3 has 3)" in said
+    assert "15 rows of four.parquet have a 'label' that is not a class of the model (first: row 3 has 3)" in said
     assert "it has 3 classes (0 to 2)" in said
     rows[5]["label"] = None
     write_table(refused.at / "gaps.parquet", rows)
@@ -126,8 +126,8 @@ def test_checkpoints(refused):
     bert().bert.save_pretrained(refused.at / "headless")
     tokenizer().save_pretrained(refused.at / "headless")
     said = refused(model="headless")
-    assert "headless has no head for classification, and is no causal language model" in said
-    assert "(its architecture is BertModel)" in said
+    assert "headless has no head for classification, and is not a causal language model" in said
+    assert "(architecture: BertModel)" in said
     shutil.copytree(refused.at / "ckpt", refused.at / "remote")
     config = json.loads((refused.at / "remote" / "config.json").read_text())
     config |= {"model_type": "my-own", "auto_map": {"AutoConfig": "evil.Config"}}
@@ -135,7 +135,7 @@ def test_checkpoints(refused):
     (refused.at / "remote" / "evil.py").write_text("raise SystemExit('it ran')")
     assert "remote needs code that comes with it (trust_remote_code), and unweave runs none." in refused(model="remote")
     (refused.at / "empty").mkdir()
-    assert "empty has no config.json, so it is no checkpoint." in refused(model="empty")
+    assert "empty has no config.json, so it is not a checkpoint." in refused(model="empty")
     shutil.copytree(refused.at / "ckpt", refused.at / "pickled")
     (refused.at / "pickled" / "model.safetensors").rename(refused.at / "pickled" / "pytorch_model.bin")
     said = refused(model="pickled")

@@ -290,7 +290,7 @@ def test_rows_without_an_answer_and_columns_that_do_not_fit(at_home, shell):
         "--input": ("question", "--input is for models with classes, and this model answers prompts. Use --prompt."),
         "--label": ("answer", "--label is for models with classes, and this model answers prompts. Use --answer."),
         "--prompt": ("questoin", "qa.jsonl has no column 'questoin'. Did you mean 'question'?"),
-        "--adjacent": ("same-label", "Answers are no labels, so --adjacent same-label means nothing here."),
+        "--adjacent": ("same-label", "Answers are not labels, so --adjacent same-label means nothing here."),
     }
     for flag, (value, expected) in cases.items():
         assert expected in refused(shell("unlearn", *words, "--train", "qa.jsonl", flag, value), at_home)

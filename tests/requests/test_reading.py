@@ -108,5 +108,5 @@ def test_a_model_without_class_names_takes_folders_in_their_order_and_refuses_na
     assert label_numbers(table, "label", {}, 3).tolist() == [0, 0, 1, 2, 2]
     with pytest.raises(UsageError, match=r"by number only \(0 to 3\)\. Add a column with their numbers"):
         label_numbers(table, "label", {}, 4)
-    with pytest.raises(UsageError, match=r"2 labels .* are no classes of the model \(first: 'a'\)"):
+    with pytest.raises(UsageError, match=r"2 labels .* are not classes of the model \(first: 'a'\)"):
         label_numbers(table, "label", {"c": 0}, 3)

@@ -78,6 +78,6 @@ def test_the_result_opens_with_from_pretrained_and_predicts_the_same(home, tmp_p
 def test_a_label_that_the_model_does_not_have_is_named(home, tmp_path):
     rows = [{**row, "label": "goood" if row["label"] == "good" else row["label"]} for row in sentences()]
     with pytest.raises(
-        UsageError, match=r"1 labels of .* are no classes of the model \(first: 'goood'\). Did you mean"
+        UsageError, match=r"1 labels of .* are not classes of the model \(first: 'goood'\). Did you mean"
     ):
         request(home, train=str(write_table(tmp_path / "odd.parquet", rows))).find()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
 
 from tests.helpers.browser import needs_browser
 from unweave import Compute, Split, unlearn
-from unweave.evaluation import Scores
-from unweave.runs import plain_page, run_page
+from unweave.evaluation import AnswerSheet, Scores
+from unweave.runs import answers_section, plain_page, run_page
 
 RED = "data:image/gif;base64,R0lGODlhAQABAIAAAP8AAP///ywAAAAAAQABAAACAkQBADs="
 CONFIG = {"method": "ga", "profile": "default", "settings": {"epochs": 5}, "seed": 0, "precision": "float32"}
@@ -84,6 +85,41 @@ def file(tmp_path_factory):
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page)
     return file
+
+
+def sheet(*written):
+    count = len(written)
+    return AnswerSheet(
+        questions=[f"question <{number}>" for number in range(count)],
+        answers=["truth"] * count,
+        written=list(written),
+        log_probabilities=[[-0.5]] * count,
+        right=[[True]] * count,
+        expected=[[-1.0]] * count,
+        spread=[[0.5]] * count,
+    )
+
+
+def test_answers_that_changed_come_first_and_are_escaped(monkeypatch):
+    monkeypatch.setattr("unweave.runs.answers_table.MOST_QUESTIONS", 2)
+    before, after = sheet("same", "old", "same"), sheet("same", "<i>new</i>", "same")
+    section = answers_section({"forget": before}, {"forget": after})
+    rows = section.partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:-1]
+    assert len(rows) == 2
+    assert re.findall(r'data-column="([\w ]+)"[^>]*>(.*?)</t', rows[0]) == [
+        ("questions of", "forget"),
+        ("question", "question &lt;1&gt;"),
+        ("true answer", "truth"),
+        ("before", "old"),
+        ("after", "&lt;i&gt;new&lt;/i&gt;"),
+    ]
+    assert "1 of 3 questions changed" in section
+    assert "answers.json has all" in section
+
+
+def test_models_that_wrote_nothing_have_no_section():
+    assert answers_section({"forget": sheet()}, {"forget": sheet()}) == ""
+    assert "(nothing)" in answers_section({"forget": sheet("a")}, {"forget": sheet("")})
 
 
 @needs_browser

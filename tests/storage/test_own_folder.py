@@ -94,7 +94,7 @@ def test_a_folder_with_links_pipes_or_sockets_is_refused_however_deep(outside, m
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"scores": 1, "scores": 2}', "the name 'scores' stands twice"),
+        (b'{"scores": 1, "scores": 2}', "the name 'scores' occurs twice"),
         (b"[1e999]", "too large"),
         (b"[18446744073709551616]", "too large"),
         (b"[" * 101 + b"]" * 101, "nested too deeply"),

@@ -7,9 +7,10 @@
 Result of ga: 5 steps, 10 sample gradients, ...
 """
 
+from unweave.api.compiled_code import warm
 from unweave.api.result import Result
 from unweave.api.split import Split
 from unweave.api.unlearning import report_page, unlearn
 from unweave.api.verdict import Verdict
 
-__all__ = ["Result", "Split", "Verdict", "report_page", "unlearn"]
+__all__ = ["Result", "Split", "Verdict", "report_page", "unlearn", "warm"]

@@ -106,7 +106,7 @@ class Split(Partition):
         gone = positions_of("forget", forget, len(samples))
         kept = np.setdiff1d(np.arange(len(samples)), gone)
         if len(gone) == 0 or len(kept) == 0:
-            raise UsageError(f"{len(gone)} of {len(samples)} samples are to be forgotten: there must be some of each.")
+            raise UsageError(f"{len(gone)} of {len(samples)} samples are to be forgotten. Forget some and keep some.")
         fraction, k = as_number("fraction", fraction), as_whole("k", k, at_least=1)
         if not 0 < fraction < 1:
             raise UsageError(f"fraction is {fraction}, but must be between 0 and 1.")

@@ -207,7 +207,7 @@ def _answers(start: Beginning, result: Result, out: Path, compute: Compute) -> A
     if not start.task.questions or not processes.is_first():
         return None
     say("Asking the models.")
-    return keep_answers(start.task, {"unlearned": result.model, "original": start.original}, out, compute)
+    return keep_answers(start.task, result, out, compute)
 
 
 def _show(start: Beginning, result: Result, out: Path, compute: Compute, *, as_json: bool) -> None:

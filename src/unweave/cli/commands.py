@@ -33,6 +33,10 @@ COMMANDS = {
         "reporting",
         "Compare methods over several studies, with intervals and paired tests, corrected for their number.",
     ),
+    "warm": (
+        "warming",
+        "Compile what runs of a method use on this GPU, and write it to a file that moves with a project.",
+    ),
     "submit": ("submitting", "Check where the numbers of studies come from, and put their rows on the leaderboard."),
     "standings": ("submitting", "Check every submission of a leaderboard, and print the tables."),
     "evaluate": ("auditing", "Measure a saved model: accuracies, attacks, distance to retrained models, both goals."),

@@ -23,7 +23,7 @@ from unweave.data.padding import token_lengths, trimmed
 from unweave.data.stored import Stored
 from unweave.data.trees import byte_size, form_of, same, to_device
 from unweave.errors import UsageError, short, unknown
-from unweave.runtime import exchange, own_random_numbers, processes, seed_host
+from unweave.runtime import exchange, free_memory, own_random_numbers, processes, seed_host
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 Check: TypeAlias = Callable[[Tensor, Tensor], None]  # raises for invalid labels at these positions
@@ -264,7 +264,5 @@ def as_keep_data(word: str) -> KeepData:
 def _room(device: torch.device) -> int:
     """A quarter of the free memory: the model, its gradients and activations need the rest."""
     if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)  # torch 2.6 and later
-        return int(min(free, share * total - torch.cuda.memory_reserved(device)) // 4)
+        return free_memory(device) // 4
     return int(psutil.virtual_memory().available // 4 // processes.count())

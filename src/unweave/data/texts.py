@@ -81,7 +81,7 @@ def token_pairs(
         before, after = _texts(row, number, prompt, answer, template, tokenizer)
         if not (_is_unicode(before) and _is_unicode(after)):
             raise UsageError(
-                f"Row {number}, or the template, has text that is no valid Unicode (a lone surrogate). Write it again."
+                f"Row {number}, or the template, has text that is not valid Unicode (a lone surrogate). Write it again."
             )
         asked = tokenizer(before, add_special_tokens=template != CHAT)["input_ids"]
         said = tokenizer(after, add_special_tokens=False)["input_ids"]

@@ -28,7 +28,8 @@ class Compute:
         micro_batch: The most samples to differentiate at once. A larger batch is split, with the same results and one
             more forward pass. A device that runs out of memory splits batches without being asked. Not available in
             training mode of normalisation.
-        max_memory: The most memory to use on a CUDA device, such as ``"8GB"``.
+        max_memory: The most memory that torch may take on a CUDA device, such as ``"8GB"``. Batches are split to fit.
+            The driver's own memory for the process comes on top.
         shard: Whether to shard the weights across processes (FSDP2). None: as ``accelerate launch`` is configured.
         keep_data: Where to keep samples after reading them: on the device if they fit (``"auto"``), always on the
             device (``"device"``) or never (``"host"``).

@@ -49,7 +49,7 @@ class Forward:
         sharded: Whether the weights are sharded, so that all processes must run equally often.
         meter: Counts the samples that are run.
         keep_data: Where to keep samples after reading them.
-        most_memory: The most bytes to use on the device.
+        most_memory: The most bytes to use on the device; with a limit, no other process compiles there.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Forward:
     ) -> None:
         self.keep_data: KeepData = keep_data
         self.device, self.precision, self.meter, self.sharded = device, precision, meter, sharded
-        captures = Captures(device, parameters, most_memory) if parameters else None
-        self.compiling = Forwards("off" if sharded else compile, device, captures)
+        captures = Captures(device, parameters) if parameters else None
+        self.compiling = Forwards("off" if sharded else compile, device, captures, most_memory=most_memory)
         more = {"when_short": captures.stop} if captures else {}
         self.micro_batches = MicroBatches(
             micro_batch, device, parameters, in_step=sharded, quiet=not parameters, **more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,7 @@ class _Run:
         if done:
             self._restore(done)
         with own_random_numbers(self.bench.device), self.bench.working(), self.line:
+            self.bench.forward.compiling.expect(self._ahead(0))
             for index, phase in enumerate(self.phases):
                 if done and index < done.phase:
                     continue
@@ -109,6 +111,7 @@ class _Run:
                     self._begin(index)
                     self._steps(index, first=0)
                 phase.finish()
+                phase.release()
                 _ = self.history.rows  # raises if a value is not finite
                 self._require_finite(f"in the last step of {phase.name}")
                 if self.guard and phase.steps:
@@ -127,12 +130,13 @@ class _Run:
         self.line.phase(phase.name, steps=phase.steps, done=first)
         # A user's own phase may differentiate losses in ways that recorded passes do not have (torch.autograd.grad).
         ours = type(phase).__module__.startswith("unweave.")
+        ahead = self._ahead(index)
         own = [processes.rank()] if processes.rank() else []  # each process draws its own dropout
         for number in range(first, phase.steps):
             if phase.is_over():
                 break
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
-            bench.forward.compiling.step(number, of=phase.steps, first=first, may_record=ours)
+            bench.forward.compiling.step(number, of=phase.steps, first=first, may_record=ours, ahead=ahead)
             logged = phase.step(number)
             for callback in self.callbacks:
                 logged = {**logged, **callback.step(phase, number)}
@@ -141,12 +145,22 @@ class _Run:
                 self.line.show(number + 1, self.history.rows[-1])
             self._between_steps(index, number)
 
+    def _ahead(self, index: int) -> Counter[int]:
+        """Return how many passes with gradient later phases will take, by their number of samples."""
+        found: Counter[int] = Counter()
+        for phase in self.phases[index + 1 :]:
+            found.update(phase.passes(self.bench))
+        return found
+
     def _between_steps(self, index: int, number: int) -> None:
         """Check, save and stop, if each is due."""
         phase = self.phases[index]
         look = self.guard is not None and number + 1 < phase.steps and self.guard.due(phase)
         leave = any(callback.wants_to_stop() for callback in self.callbacks)
-        save = self.checkpoints is not None and (leave or self.checkpoints.due())
+        compiling = self.bench.forward.compiling
+        # A resumed run must not take the steps since a switch to compiled code again: it might switch at another one.
+        save = self.checkpoints is not None and (self.checkpoints.due() or leave or compiling.has_switched)
+        compiling.has_switched = False
         look, leave, save = processes.agreed(look, leave, save)
         if self.guard and look:
             _ = self.history.rows
@@ -196,6 +210,8 @@ class _Run:
             for number, phase in enumerate(self.phases[: done.phase + 1]):
                 phase.prepare(self.bench)
                 phase.load_state(_under(f"phase.{number}.", done))
+                if number < done.phase:
+                    phase.release()
             for number, callback in enumerate(self.callbacks):
                 callback.load_state(_under(f"callback.{number}.", done))
             self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)

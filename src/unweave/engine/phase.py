@@ -41,6 +41,14 @@ class Phase(ABC):
         """Create batches and optimisers, and set ``steps``. Must not depend on the values of the weights."""
         self.bench = bench
 
+    def passes(self, bench: Workbench) -> Mapping[int, int]:
+        """Return how many passes with gradient the phase will take, by their number of samples.
+
+        Asked before ``prepare``, while an earlier phase runs, so that their code can be compiled by then. Optional, and
+        passes that are few need not be named. It changes no result.
+        """
+        return {}
+
     def begin(self) -> None:  # noqa: B027
         """Measure what the phase needs to know about its initial weights."""
 
@@ -54,6 +62,12 @@ class Phase(ABC):
 
     def finish(self) -> None:  # noqa: B027
         """Do what remains after the last step."""
+
+    def release(self) -> None:
+        """Free the state of the optimisers after the last step: Adam's takes as much memory as two gradients."""
+        for name in self.keeps:
+            if isinstance(kept := getattr(self, name), torch.optim.Optimizer):
+                kept.state.clear()
 
     def state(self) -> State:
         """Return the phase's state as named, unsharded tensors; if weights are sharded, only in the first process."""

@@ -345,11 +345,12 @@ class Workbench:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Measure the block; on CUDA, let products use TF32 and limit the memory."""
+        """Measure the block; on CUDA, let products use TF32, limit the memory, and compile in the background."""
         with (
             self.meter.running(),
             fast_products(self.device, self.precision),
             limited_to(self.max_memory, self.device),
+            self.forward.compiling.working(),
         ):
             yield
 

@@ -168,7 +168,9 @@ class _Asking:
         """Run every model once, answer every question, and combine the answers."""
         look = look or Look(self.train, self.test, task=task, **self.computing)
         if look.train is not self.train or look.test is not self.test:
-            raise UsageError("look= looks at other data than train and test. Make it from these: Look(train, test).")
+            raise UsageError(
+                "look= was made from other data than train and test. Make it from these: Look(train, test)."
+            )
         seen, retrained = look(self.model), [look(other) for other in self.references]
         _require_classes(seen, retrained)
         before = look(self.original) if self.original is not None else None

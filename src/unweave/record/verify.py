@@ -34,7 +34,9 @@ def check_content(record: Mapping[str, Any]) -> Check:
     if record["hash"] == content_hash(record):
         return Check("content", True, f"matches its hash {record['hash'][:16]}…")
     changed = [name for name in NAMES if record["sections"].get(name) != sha256(canonical(record.get(name)))]
-    where = f"the section {', '.join(changed)} does" if changed else "its hash or its list of sections does"
+    where = "its hash or its list of sections does"
+    if changed:
+        where = f"the section {changed[0]} does" if len(changed) == 1 else f"the sections {', '.join(changed)} do"
     return Check("content", False, f"was changed: {where} not match")
 
 

@@ -52,7 +52,7 @@ class TransformersCheckpoint:
         if found.kind not in AUTO:
             head = _head_of(found.config)
             raise UsageError(
-                f"{name} has no head for classification, and is no causal language model (its architecture is {head}). "
+                f"{name} has no head for classification, and is not a causal language model (architecture: {head}). "
                 f"Give the checkpoint that was trained on your data, one of {', '.join(f'…{one}' for one in HEADS)}."
             )
         return found
@@ -169,7 +169,7 @@ def _head_of(config: Any) -> str:
 def check_folder_of_model(folder: Path) -> None:
     """Refuse a folder without a configuration, with pickled weights only, or with code of its own."""
     if not (folder / "config.json").exists():
-        raise UsageError(f"{folder} has no config.json, so it is no checkpoint. Give the folder of save_pretrained.")
+        raise UsageError(f"{folder} has no config.json, so it is not a checkpoint. Give the folder of save_pretrained.")
     check_json_files(folder)
     about = read_json(folder / "config.json", any_number=True)
     if isinstance(about, dict) and "auto_map" in about and not _is_known(about.get("model_type")):

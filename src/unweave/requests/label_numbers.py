@@ -55,7 +55,9 @@ def _speaks(names: Mapping[str, int], own: Sequence[str]) -> bool:
 
 def _words(values: Any, own: Sequence[str], table: DataTable, column: str) -> Any:
     if values.min() < 0 or values.max() >= len(own):
-        raise UsageError(f"The column {column!r} of {table.name} has names for {len(own)} classes, and other numbers.")
+        raise UsageError(
+            f"The column {column!r} of {table.name} has names for {len(own)} classes, but other numbers too."
+        )
     return np.asarray(own, dtype=object)[values]
 
 
@@ -79,7 +81,7 @@ def _by_name(values: Any, names: Mapping[str, int], table: DataTable, column: st
         near = difflib.get_close_matches(unknown[0], names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UsageError(
-            f"{len(unknown)} labels of {table.name} are no classes of the model (first: {unknown[0]!r}).{hint} The "
+            f"{len(unknown)} labels of {table.name} are not classes of the model (first: {unknown[0]!r}).{hint} The "
             f"model's: {_some(names)}."
         )
     return torch.tensor([names[value] for value in values])
@@ -90,7 +92,7 @@ def _require_below(labels: Tensor, classes: int, table: DataTable, column: str) 
     if len(bad):
         row = int(bad[0, 0])
         raise UsageError(
-            f"{len(bad)} rows of {table.name} have a {column!r} that is no class of the model (first: row {row} has "
+            f"{len(bad)} rows of {table.name} have a {column!r} that is not a class of the model (first: row {row} has "
             f"{labels[row].item()}); it has {classes} classes (0 to {classes - 1})."
         )
 

@@ -146,7 +146,7 @@ def _of_hub(where: str, part: str) -> DataTable:
         found = datasets.load_dataset(name)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"{where} is no file here, and cannot be read from the Hub: {_first_line(error)} Data is {KNOWN}."
+            f"{where} is not a file here, and cannot be read from the Hub: {_first_line(error)} Data is {KNOWN}."
         ) from error
     return _of_datasets(where, found, named or part)
 

@@ -21,7 +21,7 @@ def read_request(path: Path, request: type) -> dict[str, Any]:
     """Return the fields of a request that a file gives. Paths are relative to the folder of the file."""
     try:
         if require_plain(path) > LARGEST:
-            raise UsageError(f"{path} is larger than {LARGEST // 2**20} MB, which no request is.")
+            raise UsageError(f"{path} is larger than {LARGEST // 2**20} MB. A request file is never that large.")
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except NotPlainError as error:
         raise UsageError(f"{path} {error}") from None

@@ -113,7 +113,7 @@ def find(
     labels = labels_of(checkpoint, table, roles)
     rows = find_rows(forget, table, roles.id, subset="forget")
     if adjacent == SAME_LABEL and checkpoint.kind == LANGUAGE:
-        raise UsageError(f"Answers are no labels, so --adjacent {SAME_LABEL} means nothing here. Use {NEIGHBOURS}.")
+        raise UsageError(f"Answers are not labels, so --adjacent {SAME_LABEL} means nothing here. Use {NEIGHBOURS}.")
     gone = gone_before(after, table)
     if after is not None and len(np.setdiff1d(rows, gone)) == 0:
         raise UsageError(f"{after} already forgot all {len(rows)} rows. Name others with --forget.")

@@ -111,7 +111,7 @@ def rows_of_numbers(entries: Sequence[Any], table: DataTable, where: str) -> Pos
     odd = [entry for entry in entries if not ROW.fullmatch(str(entry))]
     if odd:
         raise UsageError(
-            f"{where} holds {str(odd[0])[:40]!r}, which is no row number. If these are ids, name their column with "
+            f"{where} holds {str(odd[0])[:40]!r}, which is not a row number. If these are ids, name their column with "
             "--id."
         )
     numbers = [int(entry) for entry in entries]

@@ -51,7 +51,7 @@ def convert_weights(file: str | os.PathLike[str], out: str | os.PathLike[str] | 
     source = Path(file)
     target = Path(out) if out is not None else _beside(source)
     if not source.is_file():
-        raise UsageError(f"{source} is no file. Give a file of pickled weights, such as pytorch_model.bin.")
+        raise UsageError(f"{source} is not a file. Give a file of pickled weights, such as pytorch_model.bin.")
     if source.suffix == ".safetensors":
         raise UsageError(f"{source} is safetensors already. There is nothing to convert.")
     if target.exists():

@@ -1,6 +1,7 @@
 """One run's folder and the weights in it."""
 
 from unweave.runs import plain_page
+from unweave.runs.answers_table import answers_section
 from unweave.runs.model_card import model_card
 from unweave.runs.output_paths import (
     UNFINISHED,
@@ -28,6 +29,7 @@ __all__ = [
     "OutputFolder",
     "SaveWith",
     "absolute",
+    "answers_section",
     "check_folder",
     "drop_original",
     "kept_original",

@@ -108,15 +108,23 @@ def terms(meanings: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{html.escape(a)}</dt><dd>{html.escape(b)}</dd>" for a, b in meanings) + "</dl>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str = "") -> str:
-    """Return a table. The first entry of a row names it. Without names, a head has no row of its own."""
+def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str = "", is_stacked: bool = False) -> str:
+    """Return a table. The first entry of a row names it. Without names, a head has no row of its own.
+
+    On a narrow screen, a stacked table shows the cells of a row below each other, each under its column's name.
+    """
     rows = list(rows)
     numbers = {place for row in rows for place, entry in enumerate(row) if isinstance(entry, Bar | int | float)}
     top = "".join(_heading(name, number=place in numbers) for place, name in enumerate(head))
     above = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
     said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    body = "".join(f"<tr>{_named(row[0])}{''.join(map(_cell, row[1:]))}</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0"><table>{said}{above}<tbody>{body}</tbody></table></div>'
+    cells = [[_named(row[0]), *map(_cell, row[1:])] for row in rows]
+    if is_stacked:
+        cells = [[_with_column(cell, name) for name, cell in zip(head, row, strict=True)] for row in cells]
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
+    kind = ' class="stacked"' if is_stacked else ""
+    region = f'class="scroll" tabindex="0" role="region" aria-label="{html.escape(caption) or "Table"}"'
+    return f"<div {region}><table{kind}>{said}{above}<tbody>{body}</tbody></table></div>"
 
 
 def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: str) -> str:
@@ -128,7 +136,13 @@ def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: s
         f'<label>Show <select><option value="">all</option>{options}</select></label>'
         f'<p role="status">{len(rows)} of {len(rows)} shown.</p></div>'
     )
-    return f"{SEARCHED}{controls}{table(head, rows, caption=caption)}</div>"
+    return f"{SEARCHED}{controls}{table(head, rows, caption=caption, is_stacked=True)}</div>"
+
+
+def _with_column(cell: str, name: str) -> str:
+    """Return a cell that knows the name of its column."""
+    tag = cell[1:3]
+    return f'<{tag} data-column="{html.escape(name)}"{cell[3:]}'
 
 
 def _heading(name: str, *, number: bool) -> str:

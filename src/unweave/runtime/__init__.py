@@ -12,7 +12,7 @@
 """
 
 from unweave.runtime import exchange, process_memory, processes, sharding
-from unweave.runtime.device_memory import limited_to, parse_bytes
+from unweave.runtime.device_memory import free_memory, limited_to, parse_bytes
 from unweave.runtime.devices import pick_device, reading
 from unweave.runtime.precision import (
     Precision,
@@ -39,6 +39,7 @@ __all__ = [
     "exact_head",
     "exchange",
     "fast_products",
+    "free_memory",
     "is_cut",
     "limited_to",
     "load",

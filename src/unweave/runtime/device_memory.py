@@ -1,4 +1,4 @@
-"""A limit on the memory that a run uses on its device."""
+"""The memory of a device: what is free, and a limit on what a run uses."""
 
 from __future__ import annotations
 
@@ -25,9 +25,27 @@ def parse_bytes(size: int | str) -> int:
     return int(float(found[1]) * UNITS[found[2] or ""])
 
 
+def free_memory(device: torch.device) -> int:
+    """Return how many bytes of a CUDA device torch may still take: those that are free, within the limit if one is set.
+
+    What torch holds and does not use counts as taken.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    return int(min(free, _share(device) * total - torch.cuda.memory_reserved(device)))
+
+
+def _share(device: torch.device) -> float:
+    """Return the share of the device's memory that torch may take. Before torch 2.6 it cannot be asked."""
+    return float(getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device))
+
+
 @contextmanager
 def limited_to(size: int | None, device: torch.device) -> Iterator[None]:
-    """Limit the memory of a CUDA device to this many bytes. Allocations beyond that fail."""
+    """Limit the memory that torch takes on a CUDA device to this many bytes. Allocations beyond that fail.
+
+    Memory that torch holds and does not use counts too, so other processes can rely on the rest. The driver's own
+    memory for the process (its context and kernels) does not count.
+    """
     if size is None:
         yield
         return
@@ -35,10 +53,10 @@ def limited_to(size: int | None, device: torch.device) -> Iterator[None]:
         raise UsageError(
             f"max_memory limits the memory of a CUDA device, but this run is on {device.type}. Use micro_batch instead."
         )
-    total = torch.cuda.get_device_properties(device).total_memory
+    (_, total), before = torch.cuda.mem_get_info(device), _share(device)
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(min(1.0, size / total), device)
+    torch.cuda.set_per_process_memory_fraction(min(before, size / total), device)
     try:
         yield
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
+        torch.cuda.set_per_process_memory_fraction(before, device)

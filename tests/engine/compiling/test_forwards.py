@@ -17,7 +17,7 @@ from unweave import Compute, Split, unlearn
 from unweave.engine import Workbench
 from unweave.engine.compiling import Forwards
 from unweave.engine.compiling import forwards as compiled
-from unweave.engine.compiling.forwards import Variant
+from unweave.engine.compiling.variants import Variant
 from unweave.errors import RunWarning
 from unweave.tasks import logits
 
@@ -32,17 +32,17 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
     settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "guard": None}
     model = Scaled()
-    plain = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="off"), **settings)
+    plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **settings)
     before = set(compiled._WARM)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RunWarning)
-        fast = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **settings)
+        fast = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **settings)
     assert before < compiled._WARM
     assert list(fast.model.state_dict()) == list(model.state_dict())
     for key, tensor in plain.model.state_dict().items():
         assert torch.allclose(fast.model.state_dict()[key], tensor, atol=1e-5)
     known = set(compiled._WARM)
-    unlearn(model, split, "two-stage", seed=1, compute=Compute("cpu", compile="auto"), **settings)
+    unlearn(model, split, "two-stage", profile="released", seed=1, compute=Compute("cpu", compile="auto"), **settings)
     assert known == compiled._WARM
 
 
@@ -71,10 +71,10 @@ def test_a_run_goes_uncompiled_when_the_compiler_fails(model, split, monkeypatch
 
         return call
 
-    plain = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="off"), **FAST)
+    plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **FAST)
     monkeypatch.setattr(torch, "compile", broken)
     with pytest.warns(RunWarning, match="no compiler here"):
-        found = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **FAST)
+        found = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **FAST)
     assert same(weights(plain.model), weights(found.model))
 
 
@@ -82,39 +82,58 @@ def variant(samples, *, training=False):
     return Variant("model", training, True, False, (((samples, 5), "torch.float32"), ((samples,), "torch.int64")))
 
 
+def looking_back(forwards, **calls):
+    """Set the stage after ten steps of 1 ms a sample: the calls of each variant so far."""
+    forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
+    forwards._layers["model"] = 16
+    for name, count in calls.items():
+        forwards._calls[variant(int(name.strip("_")))] = count
+    return forwards
+
+
 def test_auto_compiles_only_what_saves_more_time_than_it_takes(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    forwards = Forwards("auto", CPU)
-    forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-    often, rare, never = variant(8), variant(7), variant(6)
-    forwards._calls[often], forwards._calls[rare] = 10, 1
-    assert forwards._pays(often, samples=8, layers=16)  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
-    forwards._claims.pop(often).release()
-    assert not forwards._pays(rare, samples=7, layers=16)
-    assert not forwards._pays(never, samples=6, layers=16)
-    forwards._left = 900
-    assert not forwards._pays(often, samples=8, layers=16)
-    mark = forwards._mark(often)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()  # code that another process compiled loads in seconds
-    assert forwards._pays(often, samples=8, layers=16)
+    forwards = looking_back(Forwards("auto", CPU), _8=10, _7=1)
+    forwards._choose({})
+    assert forwards.chosen == [variant(8)]  # 1000 × 8 × 3 × 1 ms × 0.35 = 8.4 s > 8 s
+    assert forwards.has_switched
+    forwards.marks.release_all()
+    later = looking_back(Forwards("auto", CPU), _8=10)
+    later._left = 900
+    later._choose({})
+    assert later.chosen == []
+    later.marks.put(variant(8))  # code that another process compiled loads in seconds
+    later._choose({})
+    assert later.chosen == [variant(8)]
 
 
 def test_a_second_process_waits_for_the_one_that_compiles(model, split, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiled, "BACKEND", "eager")
     often = variant(8)
-    first, second = (Forwards("auto", CPU) for _ in range(2))  # each with its own lock, like two processes
+    first, second = (looking_back(Forwards("auto", CPU), _8=10) for _ in range(2))  # each with its own locks
     for forwards in (first, second):
-        forwards._steps, forwards._left, forwards._seconds = 10, 1000, 1e-3
-        forwards._calls[often] = 10
-    assert first._pays(often, samples=8, layers=16)
-    assert first._pays(often, samples=8, layers=16)
-    assert not second._pays(often, samples=8, layers=16)
+        forwards._choose({})
+    assert first.chosen == [often]
+    assert second.chosen == []
     first._run_compiled(lambda model, data: model(data[0]), model, split.samples.read(torch.arange(8)), often)
-    second._left = 100  # compiled code pays much sooner
-    assert second._pays(often, samples=8, layers=16)
+    second._left = 200  # compiled code pays much sooner
+    second._choose({})
+    assert second.chosen == [often]
     assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_what_a_later_phase_needs_is_ordered_where_it_will_be_ready_in_time(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    forwards = looking_back(Forwards("auto", CPU), _8=10)
+    forwards._left, forwards._step_seconds = 100, 0.03  # 3 s are left of this phase, 16 layers take 6.4 s
+    forwards.background.allowed = True
+    forwards._choose({64: 100, 32: 10})  # 19 s and 1 s
+    assert forwards._orders == {variant(8): [variant(64)]}
+    forwards.marks.put(variant(64))
+    forwards._choose({64: 100, 32: 10})
+    assert forwards._orders == {}
+    assert forwards.chosen == []
 
 
 def test_a_batch_is_padded_to_a_slightly_larger_compiled_one():

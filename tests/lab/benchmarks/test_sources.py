@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -268,6 +271,40 @@ def test_a_second_load_decodes_nothing_and_a_damaged_cache_is_made_anew(tmp_path
     third = load("tinyimagenet-vit", tmp_path)
     assert (first.train.samples.dataset.data[0] == third.train.samples.dataset.data[0]).all()
     assert kept[0].stat().st_size > 100
+
+
+def test_one_of_several_workers_decodes_and_the_others_wait_for_it(tmp_path, monkeypatch):
+    synthetic.tinyimagenet(tmp_path)
+    decoded, begun = [], pixels._decoded
+
+    def slowly(encoded, shape):
+        decoded.append(shape)
+        time.sleep(0.3)
+        return begun(encoded, shape)
+
+    monkeypatch.setattr(pixels, "_decoded", slowly)
+    with ThreadPoolExecutor() as pool:
+        tasks = list(pool.map(lambda _: load("tinyimagenet-vit", tmp_path), range(3)))
+    assert len(decoded) == len(set(decoded)) == 2  # the training images and the test images
+    first, *others = (task.train.samples.dataset.data[0] for task in tasks)
+    assert all((first == other).all() for other in others)
+    assert {file.suffix for file in (tmp_path / "cache").iterdir()} == {".npy"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_decoded_images_are_neither_read_nor_written_through_a_link(tmp_path):
+    synthetic.tinyimagenet(tmp_path)
+    first = load("tinyimagenet-vit", tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    for file in (tmp_path / "cache").iterdir():
+        elsewhere.write_bytes(b"mine")
+        file.unlink()
+        file.symlink_to(elsewhere)
+        file.with_name(f"{file.name}.{os.getpid()}.partial").symlink_to(elsewhere)
+    again = load("tinyimagenet-vit", tmp_path)
+    assert (first.train.samples.dataset.data[0] == again.train.samples.dataset.data[0]).all()
+    assert elsewhere.read_bytes() == b"mine"
+    assert not any(file.is_symlink() for file in (tmp_path / "cache").iterdir())
 
 
 def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):

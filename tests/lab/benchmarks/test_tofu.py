@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import numpy as np
@@ -109,6 +110,10 @@ def test_a_small_run_trains_forgets_and_answers(name, data, tmp_path):
     kept = json.loads((tmp_path / "run" / "answers.json").read_text())
     assert set(kept) == {"unlearned", "original"}
     assert len(kept["original"]["forget"]["written"]) == len(kept["original"]["forget"]["answers"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    question = html.escape(kept["original"]["forget"]["questions"][0])
+    assert '<h2 id="answers">Answers</h2>' in page
+    assert f">{question}</td>" in page
 
 
 @pytest.mark.parametrize("name", ["idk-dpo", "dpo", "altpo"])

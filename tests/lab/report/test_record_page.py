@@ -24,7 +24,7 @@ def record_of(*rows, bound=None):
         (
             [("train", "forget", 1.0, 0.0), ("train", "adjacent", 1.0, 0.9), ("test", "adjacent", 0.95, 0.94)],
             "Forgotten: yes. 0% of the forget samples are recognised (100% before). Kept: yes. Test adjacent accuracy "
-            "fell most, by 1 points.",
+            "fell most, by 1 point.",
         ),
         (
             [("train", "forget", 1.0, 0.02), ("train", "remote", 0.9, 0.8), ("train", "adjacent", 0.9, 0.85)],
@@ -40,6 +40,20 @@ def record_of(*rows, bound=None):
 )
 def test_the_verdict_follows_from_the_published_numbers(rows, words):
     assert verdict_of(record_of(*rows)) == words
+
+
+def test_a_verdict_claims_no_more_than_rounded_numbers_tell():
+    """The true accuracy is within half a step of the published one."""
+    forget = {"split": "train", "subset": "forget", "metric": "accuracy", "before": 1.0, "value": 0.0, "step": 0.1}
+    remote = {"split": "test", "subset": "remote", "metric": "accuracy", "before": 1.0, "value": 0.95, "step": 0.05}
+
+    def words(**changed):
+        return verdict_of({"scores": {"metrics": [forget, remote | changed]}})
+
+    assert words().startswith("Forgotten: at most 5% of the forget samples are recognised (100% before). The record")
+    assert "Kept: no accuracy on data to keep fell by more than 10 points. The record rounds accuracies" in words()
+    assert words(value=0.9).endswith("Kept: no. Test remote accuracy fell most, by 10 points.")
+    assert words(value=0.99, step=0.01).endswith("Kept: yes. Test remote accuracy fell most, by 1 point.")
 
 
 def test_the_bound_stands_beside_what_was_measured():

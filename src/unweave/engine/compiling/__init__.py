@@ -2,5 +2,6 @@
 
 from unweave.engine.compiling.captures import Captures
 from unweave.engine.compiling.forwards import Compile, Forwards
+from unweave.engine.compiling.portable import NAMED, save_code
 
-__all__ = ["Captures", "Compile", "Forwards"]
+__all__ = ["NAMED", "Captures", "Compile", "Forwards", "save_code"]

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from unweave.data import Data, tensors_of
 from unweave.engine.compiling.recording import Recording, near
-from unweave.runtime import own_random_numbers, processes, seed_everything
+from unweave.runtime import free_memory, own_random_numbers, processes, seed_everything
 
 Call: TypeAlias = Callable[[Data], Tensor]
 
@@ -47,13 +47,10 @@ class Captures:
     Args:
         device: Where the models and the batches are.
         parameters: The weights to differentiate.
-        most_memory: The most bytes to use on the device; None: all.
     """
 
-    def __init__(
-        self, device: torch.device, parameters: Sequence[nn.Parameter], most_memory: int | None = None
-    ) -> None:
-        self.device, self.parameters, self.most_memory = device, list(parameters), most_memory
+    def __init__(self, device: torch.device, parameters: Sequence[nn.Parameter]) -> None:
+        self.device, self.parameters = device, list(parameters)
         self.allowed = can_record(device)
         self._step, self._left = 0, 0
         self._uses: Counter[str] = Counter()  # in this phase, by name
@@ -61,9 +58,13 @@ class Captures:
         self._found: dict[Hashable, Recording] = {}
 
     def step(self, number: int, *, left: int) -> None:
-        """Note that a step of a phase begins. Passes without a backward pass no longer wait for one."""
+        """Note that a step of a phase begins. Passes without a backward pass no longer wait for one.
+
+        A phase gives back the memory of the passes that the phase before it recorded.
+        """
         if number == 0:
             self._uses.clear()
+            self._found.clear()
         self._step, self._left = number, left
         models = {recording.model for recording in self._found.values()}
         hooked = {model for model in models if _hooked(model)}  # since they were recorded
@@ -166,9 +167,7 @@ class Captures:
         """Tell whether a pass can keep its memory: no more than all passes have needed so far."""
         if self.device.type != "cuda":
             return True
-        free, _ = torch.cuda.mem_get_info(self.device)
-        held = torch.cuda.memory_reserved(self.device)
-        most = min(self.most_memory or free + held, free + held)
+        most = free_memory(self.device) + torch.cuda.memory_reserved(self.device)
         needed = torch.cuda.memory_allocated(self.device) + torch.cuda.max_memory_allocated(self.device)
         return needed <= ROOM * most
 

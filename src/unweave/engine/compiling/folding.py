@@ -22,7 +22,6 @@ from torch.nn import functional
 from unweave.engine.compiling import blocks
 from unweave.engine.compiling.torch_internals import compile_graph
 
-CONVOLUTIONS = (torch.conv1d, blocks.convolve, torch.conv3d)
 RELUS = (functional.relu, torch.relu)
 MOST_POOLING_ARGUMENTS = 6  # a seventh asks for the indices of the maxima
 ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
@@ -32,7 +31,13 @@ DEFAULTS = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "e
 def compile_folded(graph: GraphModule, examples: list[Tensor]) -> Any:
     """Fold a traced graph and compile it: a backend of `torch.compile`."""
     rewrite(graph)
-    return compile_graph(graph, examples)
+    return compile_graph(graph, examples, known=OURS)
+
+
+def fold_only(graph: GraphModule, _: list[Tensor]) -> Any:
+    """Fold a traced graph without compiling it: a backend of `torch.compile` that takes a second instead of many."""
+    rewrite(graph)
+    return graph.forward
 
 
 def rewrite(graph: GraphModule) -> None:
@@ -57,20 +62,16 @@ def fold_normalisation(graph: GraphModule) -> None:
             continue
         given = {**DEFAULTS, **dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
         before = given["input"]
-        if (
-            given["training"]
-            or given["running_mean"] is None
-            or not _calls(before, *CONVOLUTIONS)
-            or len(before.users) > 1
-        ):
+        if given["training"] or given["running_mean"] is None or not _calls(before, *FOLDED) or len(before.users) > 1:
             continue
         own = [given[name] for name in ("running_mean", "running_var", "weight", "bias")]
         if any(tensor is not None and not _is_given(tensor, place, before) for tensor in own):
             continue
         with graph.graph.inserting_before(before):
             folded = graph.graph.call_function(
-                Folded(before.target), before.args, {**before.kwargs, **_normalisation(given)}
+                FOLDED[before.target], before.args, {**before.kwargs, **_normalisation(given)}
             )
+        folded.meta = dict(node.meta)  # its example value tells torch's cache what it is
         node.replace_all_uses_with(folded)
         graph.graph.erase_node(node)
         graph.graph.erase_node(before)
@@ -85,9 +86,10 @@ def pool_first(graph: GraphModule) -> None:
         if not (_calls(relu, *RELUS) and len(relu.users) == 1 and relu.args) or node.kwargs.get("return_indices"):
             continue
         before = relu.args[0]
-        if not (_calls_folded(before, blocks.convolve) and len(before.users) == 1):
+        if not (_calls(before, folded_conv2d) and len(before.users) == 1):
             continue
         before.kwargs = {**before.kwargs, "pooling": node.args[1:], "pooling_options": node.kwargs}
+        before.meta = dict(node.meta)
         node.replace_all_uses_with(before)
         graph.graph.erase_node(node)
         graph.graph.erase_node(relu)
@@ -98,18 +100,13 @@ def _calls(node: Any, *functions: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and node.target in functions
 
 
-def _calls_folded(node: Any, convolution: Callable[..., Tensor]) -> bool:
-    """Tell whether a node calls a folded form of this convolution."""
-    return isinstance(node, Node) and isinstance(node.target, Folded) and node.target.convolution is convolution
-
-
 def _is_given(node: Any, place: dict[Node, int], before: Node) -> bool:
     """Tell whether a tensor is an argument or attribute of the graph that stands before a node."""
     return isinstance(node, Node) and node.op in ("placeholder", "get_attr") and place[node] < place[before]
 
 
 def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a normalisation under the names that `Folded` uses."""
+    """Return the arguments of a normalisation under the names that `fold` uses."""
     return {
         "mean": given["running_mean"],
         "variance": given["running_var"],
@@ -119,39 +116,52 @@ def _normalisation(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Folded:
-    """A convolution with a normalisation, and perhaps pooling and ReLU, folded into it."""
+def fold(
+    convolution: Callable[..., Tensor],
+    data: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *more: Any,
+    mean: Tensor,
+    variance: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    eps: float,
+    pooling: tuple[Any, ...] | None = None,
+    pooling_options: dict[str, Any] | None = None,
+    **others: Any,
+) -> Tensor:
+    """Convolve and normalise; with ``pooling``, also apply the maximum over its windows and the ReLU."""
+    factor = (variance + eps).rsqrt()
+    if scale is not None:
+        factor = factor * scale
+    offset = -mean * factor if bias is None else (bias - mean) * factor
+    if shift is not None:
+        offset = offset + shift
+    # Statistics may have a wider type than weights.
+    weights = (weight * factor.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+    if pooling is None:
+        return convolution(data, weights, offset.to(weight.dtype), *more, **others)
+    found = convolution(data, weights, None, *more, **others)
+    found = functional.max_pool2d(found, *pooling, **(pooling_options or {}))
+    return functional.relu(found + offset.to(found.dtype).reshape(-1, 1, 1))
 
-    def __init__(self, convolution: Callable[..., Tensor]) -> None:
-        self.convolution = convolution
-        self.__name__ = f"folded_{convolution.__name__}"  # the name that a printed graph shows
 
-    def __call__(
-        self,
-        data: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *more: Any,
-        mean: Tensor,
-        variance: Tensor,
-        scale: Tensor | None,
-        shift: Tensor | None,
-        eps: float,
-        pooling: tuple[Any, ...] | None = None,
-        pooling_options: dict[str, Any] | None = None,
-        **others: Any,
-    ) -> Tensor:
-        """Convolve and normalise; with ``pooling``, also apply the maximum over its windows and the ReLU."""
-        factor = (variance + eps).rsqrt()
-        if scale is not None:
-            factor = factor * scale
-        offset = -mean * factor if bias is None else (bias - mean) * factor
-        if shift is not None:
-            offset = offset + shift
-        # Statistics may have a wider type than weights.
-        weights = (weight * factor.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
-        if pooling is None:
-            return self.convolution(data, weights, offset.to(weight.dtype), *more, **others)
-        found = self.convolution(data, weights, None, *more, **others)
-        found = functional.max_pool2d(found, *pooling, **(pooling_options or {}))
-        return functional.relu(found + offset.to(found.dtype).reshape(-1, 1, 1))
+def folded_conv1d(*given: Any, **named: Any) -> Tensor:
+    """Apply `fold` to a convolution over one dimension."""
+    return fold(torch.conv1d, *given, **named)
+
+
+def folded_conv2d(*given: Any, **named: Any) -> Tensor:
+    """Apply `fold` to a convolution over two dimensions."""
+    return fold(blocks.convolve, *given, **named)
+
+
+def folded_conv3d(*given: Any, **named: Any) -> Tensor:
+    """Apply `fold` to a convolution over three dimensions."""
+    return fold(torch.conv3d, *given, **named)
+
+
+# Functions with names, by which torch finds the compiled graph in its cache.
+FOLDED = {torch.conv1d: folded_conv1d, blocks.convolve: folded_conv2d, torch.conv3d: folded_conv3d}
+OURS = (blocks.convolve, *FOLDED.values())

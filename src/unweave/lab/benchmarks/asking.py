@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from torch import nn
 
+from unweave.api import Result, report_page
 from unweave.engine import Compute
 from unweave.evaluation import AnswerScores, AnswerSheet, ask, score_answers
 from unweave.lab.benchmarks.benchmark import BenchmarkTask
-from unweave.storage import write_whole
+from unweave.runs import answers_section
+from unweave.storage import PAGE, write_whole
 
 ANSWERS, ANSWER_SCORES = "answers.json", "answer_scores.json"
 LONGEST = 200  # tokens of a written answer
@@ -37,20 +38,24 @@ def answers_of(task: BenchmarkTask) -> list[str]:
     return [row["answer"] for rows in task.questions.values() for row in rows]
 
 
-def keep_answers(
-    task: BenchmarkTask, models: Mapping[str, nn.Module], folder: Path, compute: Compute | None = None
-) -> AnswerScores:
-    """Ask the models, score those of ``unlearned``, and write both to a run's folder.
+def keep_answers(task: BenchmarkTask, result: Result, folder: Path, compute: Compute | None = None) -> AnswerScores:
+    """Ask the model of a run and its original, score the answers, and write both to the run's folder.
 
     Args:
         task: The benchmark's data.
-        models: ``unlearned`` and, to compare with, ``original`` and ``retrained``.
-        folder: The run's folder. ``answers.json`` has what every model says, ``answer_scores.json`` the numbers.
+        result: The run.
+        folder: Its folder. ``answers.json`` has what both models say, ``answer_scores.json`` the numbers, and
+            ``report.html`` a table of the answers.
         compute: Device and precision.
     """
-    sheets = {name: ask_all(task, model, compute) for name, model in models.items()}
-    scores = score_answers(sheets["unlearned"], before=sheets.get("original"), reference=sheets.get("retrained"))
+    sheets = {"unlearned": ask_all(task, result.model, compute), "original": ask_all(task, result.original, compute)}
+    scores = score_answers(sheets["unlearned"], before=sheets["original"])
     content = {name: {group: one.to_dict() for group, one in groups.items()} for name, groups in sheets.items()}
-    write_whole(folder / ANSWERS, json.dumps(content).encode(), private=True)
-    write_whole(folder / ANSWER_SCORES, json.dumps(scores.to_dict(), indent=2).encode(), private=True)
+    section = answers_section(sheets["original"], sheets["unlearned"])
+    for name, text in {
+        ANSWERS: json.dumps(content),
+        ANSWER_SCORES: json.dumps(scores.to_dict(), indent=2),
+        PAGE: report_page(result, section),
+    }.items():
+        write_whole(folder / name, text.encode(), private=True)
     return scores

@@ -70,7 +70,7 @@ def write_page(
         eyebrow=_eyebrow(results),
         setting=" · ".join(f"{name}: {text}" for name, text in results.notes.items()),
         verdict=verdict,
-        contents=_contents(studies, paper, results, content),
+        contents=_contents(verdict, studies, paper, results, content),
         definitions=DEFINITIONS,
         warnings=WARNINGS,
         picture=_picture(picture),
@@ -99,12 +99,13 @@ def finite(content: Any) -> Any:
 
 
 def _contents(
-    studies: Sequence[Section], paper: list[Grid] | None, results: Results, content: dict[str, Any]
+    verdict: Headline, studies: Sequence[Section], paper: list[Grid] | None, results: Results, content: dict[str, Any]
 ) -> list[tuple[str, str]]:
     """Return the sections of the page. Its script hides what a study has no data for."""
     there = {"studies": bool(studies), "paper": paper is not None, "failed": bool(results.failures)}
     there["answers"] = bool(content["answers"])
-    return [(name, words) for name, words in CONTENTS.items() if there.get(name, True)]
+    titles = CONTENTS if verdict.points else {**CONTENTS, "verdict": "What the words mean"}
+    return [(name, words) for name, words in titles.items() if there.get(name, True)]
 
 
 def _eyebrow(results: Results) -> str:

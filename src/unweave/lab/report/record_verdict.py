@@ -29,8 +29,15 @@ def _forgotten(record: Mapping[str, Any]) -> str:
     row = next((one for one in _accuracies(record) if one["subset"] == "forget"), None)
     if row is None:
         return "Forgotten: the record does not tell, because numbers of few samples are withheld."
-    answer = "yes" if row["value"] <= FORGOTTEN else "no"
     before = "" if row.get("before") is None else f" ({_percent(row['before'])} before)"
+    half = _step(row) / 2
+    most, least = row["value"] + half, row["value"] - half
+    if least <= FORGOTTEN < most:
+        return (
+            f"Forgotten: at most {_percent(most)} of the forget samples are recognised{before}. The record rounds "
+            f"accuracies, so it does not tell whether the limit of {_percent(FORGOTTEN)} is met."
+        )
+    answer = "yes" if most <= FORGOTTEN else "no"
     return f"Forgotten: {answer}. {_percent(row['value'])} of the forget samples are recognised{before}."
 
 
@@ -39,13 +46,33 @@ def _kept(record: Mapping[str, Any]) -> str:
     judged = [one for one in rows if one["split"] == "test"] or rows
     if not judged:
         return "Kept: the record does not tell."
-    worst = min(judged, key=lambda one: one["value"] - one["before"])
-    loss = worst["before"] - worst["value"]
-    if loss <= 0:
+    # Both accuracies may be off by half a step, so their difference may be off by a step.
+    worst = max(judged, key=lambda one: (_loss(one) - _step(one), _loss(one)))
+    most = max(_loss(one) + _step(one) for one in judged)
+    limit = KEPT + 1e-9
+    if _loss(worst) - _step(worst) <= limit < most:
+        return (
+            f"Kept: no accuracy on data to keep fell by more than {_points(most)}. The record rounds accuracies, so it "
+            f"does not tell whether the limit of {_points(KEPT)} is met."
+        )
+    if _loss(worst) <= 0:
         return "Kept: yes. No accuracy on data to keep fell."
-    answer = "yes" if loss <= KEPT + 1e-9 else "no"
     place = f"{worst['split']} {worst['subset']}".capitalize()
-    return f"Kept: {answer}. {place} accuracy fell most, by {100 * loss:.3g} points."
+    return f"Kept: {'yes' if most <= limit else 'no'}. {place} accuracy fell most, by {_points(_loss(worst))}."
+
+
+def _step(row: Mapping[str, Any]) -> float:
+    """Return the step that an accuracy is rounded to; 0 if it is exact."""
+    return float(row.get("step") or 0)
+
+
+def _loss(row: Mapping[str, Any]) -> float:
+    return float(row["before"] - row["value"])
+
+
+def _points(share: float) -> str:
+    number = f"{100 * share:.3g}"
+    return f"{number} {'point' if number == '1' else 'points'}"
 
 
 def bound_of(record: Mapping[str, Any]) -> dict[str, str]:

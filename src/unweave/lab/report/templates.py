@@ -75,7 +75,7 @@ def sentence(text: str) -> str:
     ('It loses 2 points.', 'two-stage keeps.')
     """
     first = text.partition(" ")[0]
-    return text[:1].upper() + text[1:] if first in ("a", "it", "no", "not", "of", "the") else text
+    return text[:1].upper() + text[1:] if first in ("a", "it", "its", "no", "not", "of", "the") else text
 
 
 def policy(style: str, *scripts: str) -> str:

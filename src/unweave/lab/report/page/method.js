@@ -5,7 +5,7 @@ const series = (group, seed) => (data.histories[group][seed] || { series: {}, ph
 const method = () => {
   const there = data.groups.map((group, index) => [index, group.label]).filter(([index]) => Object.keys(data.histories[index]).length || Object.keys(data.losses[index]).length);
   if (!there.length) { byId("method").hidden = true; return; }
-  const best = there.find(([index]) => data.groups[index].winner) || there[0];
+  const best = there.find(([index]) => data.groups[index].winner) || there.find(([index]) => !data.groups[index].reference) || there[0];
   const wanted = (state.method || {}).group ?? String(best[0]);
   const group = there.some(([index]) => String(index) === wanted) ? wanted : String(best[0]);
   const seeds = unique([...Object.keys(data.histories[group]), ...Object.keys(data.losses[group])]);
