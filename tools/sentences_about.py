@@ -11,6 +11,7 @@ from sentence_values import apart, at, count_tests, gradients, lost, own, share
 from sentences import RESULT_PAGES, Sentence
 from sentences_about_others import others
 from sentences_about_ranges import ranges
+from sentences_about_safety import safety
 from sentences_about_speed import speed
 
 FIVE, RETRAIN, SMALLER = (f"cifar100-resnet18/{name}" for name in ("each", "each-retrain", "smaller-step"))
@@ -23,7 +24,7 @@ WHERE = ("test forget", "test adjacent", "test remote")
 def sentences() -> tuple[Sentence, ...]:
     """Return the sentences of all pages."""
     parts = (_readme, _large, _five, _five_retrain, _digits, _ten, _ten_retrain, _sentences, _vit, _toxigen)
-    return (*(sentence for part in parts for sentence in part()), *others(), *ranges(), *speed())
+    return (*(sentence for part in parts for sentence in part()), *others(), *ranges(), *safety(), *speed())
 
 
 def _said(phrase: str, *values: float, page: str = RESULT_PAGES) -> Sentence:

@@ -63,9 +63,10 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
         "files of a checkpoint 5",  # a tokenizer that its library refuses with a bare exception
         "files of a checkpoint 45",  # a text where the tokenizer has keys
         "files of a checkpoint 211",  # an architecture without a name
-        "run that is examined 25",  # a name that is longer than a file may have
-        "run that is examined 83",  # --from names a function that needs arguments
-        "run that is examined 125",  # or what is no function
+        "run that is examined 205",  # a name that is longer than a file may have
+        "run that is examined 28",  # --from names a function that needs arguments
+        "run that is examined 298",  # or what is no function
+        "run that is examined 92",  # a tokenizer whose limit is a text
     ],
 )
 def test_inputs_that_were_findings_are_refused_now(name, tmp_path):

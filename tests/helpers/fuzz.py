@@ -18,12 +18,12 @@ import json
 import math
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -54,7 +54,7 @@ except ImportError:  # its doors refuse their inputs then
 MODULE = "tests.helpers.fuzz"
 LATE = (scipy.stats, sklearn.metrics, sklearn.model_selection)
 CODES = (0, 1, 2, 130)
-UNTIL = dict(zip(KINDS, (0.4, 0.6, 0.8, 1.0), strict=True))  # of the time, if that is limited
+PARTS = 100  # in which the inputs of every kind are tried, so that a run that is stopped has tried some of each
 MEMORY = Path("/dev/shm")  # a folder in memory, where the system has one: inputs are many small files
 
 
@@ -159,6 +159,10 @@ def _forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status), "", said.read())
 
 
+class Stopped(BaseException):
+    """The run was asked to end (SIGTERM)."""
+
+
 def fuzz(
     tally: Tally,
     counts: dict[str, int],
@@ -167,57 +171,74 @@ def fuzz(
     minutes: float = math.inf,
     share: tuple[int, int] = (0, 1),
 ) -> None:
-    """Try so many inputs of each kind, or as many as fit into the time, of which each kind has a part.
+    """Try so many inputs of each kind, or as many as fit into the time: a hundredth of every kind, then the next.
 
     The first of several processes has the ``share`` (0, 3) if there are three: every third input.
     """
-    begun = time.monotonic()
-
-    def numbers(kind: str, each: int = 1) -> Iterator[int]:
-        for number in range(first + share[0], first + -(-counts[kind] // each), share[1]):
-            if time.monotonic() - begun > 60 * minutes * UNTIL[kind]:
-                return
-            yield number
-
-    weight = sum(share for share, _ in PARSERS.values())
-    for turn in numbers("parsers", weight):
-        for door, (times, _) in PARSERS.items():
-            for number in range(turn * times, (turn + 1) * times):
-                tally.try_("parsers", f"parsers {door} {number}", partial(parse, door, number), every=50)
+    end = time.monotonic() + 60 * minutes
     known = calls(tally.inside)
-    for number in numbers("calls"):
-        tally.try_("calls", f"calls {number}", partial(call, number, known), every=20)
-    for number in numbers("lines"):
-        tally.try_("lines", f"lines {number}", partial(command, number))
-    for number in numbers("processes"):
-        tally.try_("processes", f"processes {number}", partial(process, number))
+    each = {"parsers": sum(weight for weight, _ in PARSERS.values())}  # inputs of one number; of other kinds one
+
+    def try_(kind: str, number: int) -> None:
+        if kind == "parsers":
+            for door, (weight, _) in PARSERS.items():
+                for place in range(number * weight, (number + 1) * weight):
+                    tally.try_(kind, f"parsers {door} {place}", partial(parse, door, place), every=50)
+        elif kind == "calls":
+            tally.try_(kind, f"calls {number}", partial(call, number, known), every=20)
+        else:
+            work = command if kind == "lines" else process
+            tally.try_(kind, f"{kind} {number}", partial(work, number))
+
+    for part in range(PARTS):
+        for kind in KINDS:
+            numbers = -(-counts[kind] // each.get(kind, 1))
+            for number in range(numbers * part // PARTS, numbers * (part + 1) // PARTS):
+                if time.monotonic() > end:
+                    return
+                if number % share[1] == share[0]:
+                    try_(kind, first + number)
 
 
 def fuzz_together(options: argparse.Namespace, home: Path) -> dict[str, Any]:
-    """Share the inputs among forked processes, and return what all of them found."""
-    counts = {kind: getattr(options, kind) for kind in KINDS}
-    children = {}
+    """Share the inputs among forked processes, and return what all of them found, also when they are told to end."""
+    children: dict[int, Path] = {}
     for number in range(options.jobs):
-        (home / str(number)).mkdir()
+        folder = home / str(number)
+        folder.mkdir()
         child = os.fork()
         if child == 0:
-            code = 1
-            try:
-                tally = Tally(home / str(number))
-                tally.limit()
-                fuzz(tally, counts, first=options.first, minutes=options.minutes, share=(number, options.jobs))
-                tally.save()
-                code = 0
-            finally:
-                sys.stdout.flush()
-                os._exit(code)
-        children[child] = number
+            _be_share(options, folder, number)
+        children[child] = folder
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: [os.kill(child, signal.SIGTERM) for child in children])
     found = []
     while children:
         child, status = os.wait()
-        number = children.pop(child)
-        found.append(Tally.saved(home / str(number), ended=os.waitstatus_to_exitcode(status)))
+        found.append(Tally.saved(children.pop(child), ended=os.waitstatus_to_exitcode(status)))
     return join(found)
+
+
+def _be_share(options: argparse.Namespace, folder: Path, number: int) -> None:
+    """Try one share of the inputs in this process, and end it."""
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    code = 1
+    tally = Tally(folder)
+    tally.limit()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it
+    try:
+        counts = {kind: getattr(options, kind) for kind in KINDS}
+        with contextlib.suppress(Stopped):
+            fuzz(tally, counts, first=options.first, minutes=options.minutes, share=(number, options.jobs))
+        tally.save()
+        code = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def again(name: str) -> None:

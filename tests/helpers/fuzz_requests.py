@@ -372,17 +372,17 @@ def logs_door(chance: Random, folder: Path) -> None:
 
 
 REQUEST_PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is tried
-    "request file": (2, request_door("request.yaml")),
-    "language request file": (2, request_door("request-language.yaml")),
-    "request of the run before": (2, earlier_door),
-    "ids": (4, ids_door),
+    "request file": (6, request_door("request.yaml")),
+    "language request file": (6, request_door("request-language.yaml")),
+    "request of the run before": (6, earlier_door),
+    "ids": (12, ids_door),
     "condition": (1, condition_door),
-    "table": (3, table_door),
-    "saved data set": (1, saved_door),
-    "prompts": (2, prompts_door),
+    "table": (9, table_door),
+    "saved data set": (3, saved_door),
+    "prompts": (6, prompts_door),
     "files of a checkpoint": (1, checkpoint_door),
-    "pickled weights": (4, pickled_door),
+    "pickled weights": (12, pickled_door),
     "run that is examined": (1, examined_door),
-    "answers": (6, answers_door),
-    "logs of open-unlearning": (6, logs_door),
+    "answers": (18, answers_door),
+    "logs of open-unlearning": (18, logs_door),
 }

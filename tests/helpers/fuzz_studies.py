@@ -254,13 +254,13 @@ def unfinished_door(chance: Random, folder: Path) -> None:
 
 
 STUDY_PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is tried
-    "study": (2, study_door),
-    "study that goes on": (2, store_door),
+    "study": (6, study_door),
+    "study that goes on": (6, store_door),
     "answers of a study": (1, answering_door),
-    "submission": (1, submission_door),
-    "leaderboard": (1, board_door),
-    "tuned settings": (6, tuned_door),
-    "tuning that goes on": (2, tuning_door),
-    "shadow models": (4, shadows_door),
+    "submission": (3, submission_door),
+    "leaderboard": (3, board_door),
+    "tuned settings": (18, tuned_door),
+    "tuning that goes on": (6, tuning_door),
+    "shadow models": (12, shadows_door),
     "run that goes on": (1, unfinished_door),
 }

@@ -18,7 +18,6 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Self
 
 from unweave.errors import UsageError, as_number, plain_value, require_type, short, unknown
@@ -158,6 +157,9 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in _settings(type(self))}
 
 
+_TYPES: dict[type, Mapping[str, Any]] = {}  # of the settings of every class
+
+
 def _inherited(cls: type, name: str) -> dataclasses.Field[Any]:
     for base in cls.__mro__[1:]:
         if name in (fields := vars(base).get("__dataclass_fields__", {})):
@@ -170,10 +172,11 @@ def _settings(cls: type[Settings]) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if not field.metadata.get("given")]
 
 
-@cache
 def _types(cls: type[Settings]) -> Mapping[str, Any]:
-    hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in _settings(cls)}
+    if cls not in _TYPES:  # finding them takes a millisecond
+        hints = typing.get_type_hints(cls)
+        _TYPES[cls] = {field.name: hints[field.name] for field in _settings(cls)}
+    return _TYPES[cls]
 
 
 def _choices(kind: Any) -> tuple[Any, ...] | None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.helpers import synthetic
 from unweave.cli import app
 from unweave.data import SUBSETS
-from unweave.errors import UsageError
+from unweave.errors import RunError, UsageError
 from unweave.evaluation import Predictions
 from unweave.lab.benchmarks import find_benchmark, tofu, tofu_data
 from unweave.lab.study import plan, run_study
@@ -223,3 +223,6 @@ def test_a_model_is_asked_again_if_its_process_died_before_it_had_answered(data,
     run_study(benchmark, cells, tmp_path, device="cpu")
     assert json.loads(file.read_text()) == before
     assert store.answer_scores_of(cells[0].name)["metrics"]
+    (store.cells / cells[0].name / "answer_scores.json").write_text("[]")
+    with pytest.raises(RunError, match=r"answer_scores\.json is list, but must be an object"):
+        run_study(benchmark, cells, tmp_path, device="cpu")
