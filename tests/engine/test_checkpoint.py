@@ -108,7 +108,7 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
 def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkeypatch):
     """As on CUDA: convolutions are channels last there, and a fused optimiser takes state of that layout only."""
     from unweave.engine import workbench
-    from unweave.methods import two_stage
+    from unweave.methods import stages
     from unweave.runtime import precision
 
     cuda = torch.device("cuda")
@@ -119,7 +119,7 @@ def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkey
         optimizers.append(torch.optim.Adam(parameters, lr=learning_rate, fused=True))
         return optimizers[-1]
 
-    monkeypatch.setattr(two_stage, "make_optimizer", fused)
+    monkeypatch.setattr(stages, "make_optimizer", fused)
     images = torch.randn(60, 3, 8, 8), torch.arange(60) % 3
     split = Split(images, forget=range(6), adjacent=range(6, 24))
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 3), torch.nn.Flatten(), torch.nn.Linear(80, 3)]

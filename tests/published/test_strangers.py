@@ -18,7 +18,14 @@ def test_the_pages_have_the_committed_numbers(place):
 
 
 def test_no_task_of_the_judgement_half_was_tried():
-    for name in ("development.jsonl", "two-stage.jsonl", "forecasts.jsonl", "unseen.jsonl", "oracle.jsonl", "tried.jsonl"):
+    for name in (
+        "development.jsonl",
+        "two-stage.jsonl",
+        "forecasts.jsonl",
+        "unseen.jsonl",
+        "oracle.jsonl",
+        "tried.jsonl",
+    ):
         assert {TASKS[row["task"]].half for row in page.read(name)} == {"development"}
 
 

@@ -86,7 +86,9 @@ class Request(DeletionRequest):
     )
     out: str | os.PathLike[str] | None = option(None, path=True, help="Folder to write. It must be new or empty.")
     method: str | None = option(None, help="Name of a method (see `unweave methods`).")
-    profile: str | None = option(None, help="Profile of the method: a named set of settings. Default: its first; of two-stage, default.")
+    profile: str | None = option(
+        None, help="Profile of the method: a named set of settings. Default: its first; for two-stage, default."
+    )
     goal: str | None = option(None, choices=("erase", "retrain"), help="Goal: erase, or retrain (as if never trained).")
     settings: Mapping[str, Any] = option({}, key="set", help="Setting of the method. Repeatable.")
     seed: int = option(0, help="Seed of everything random.")
