@@ -126,9 +126,9 @@ def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkey
     model = torch.nn.Sequential(*layers)
     values = {"stage1_learning_rate": 1e-2, "stage1_remote_batch": 4, "stage1_epochs": 2, "stage2_epochs": 0}
     whole = run(model, split, None, values=values)
-    taken = two_stage.Stage1.step
+    taken = stages.Stage1.step
     with monkeypatch.context() as patch:
-        patch.setattr(two_stage.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
+        patch.setattr(stages.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(model, split, CheckpointFolder(tmp_path, every_steps=1), values=values)
     again = run(model, split, CheckpointFolder(tmp_path), resume=True, values=values)
