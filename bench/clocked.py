@@ -68,6 +68,8 @@ def unlearn(model: nn.Module, split: Any, method: str, *, guarded: bool, **setti
     options: dict[str, Any] = {} if guarded else {"guard" if "guard" in names else "limits": None}
     if "progress" in names:
         options["progress"] = False
+    if method == "two-stage":
+        options["profile"] = "released"
     return uw.unlearn(model, split, method, **_on_cpu(names), **options, **settings)
 
 

@@ -48,6 +48,8 @@ def seconds_of(part: str, split: Any, model: nn.Module, device: str, compile_: s
     options: dict[str, Any] = {"guard" if "guard" in names else "limits": None}
     if "progress" in names:
         options["progress"] = False
+    if method == "two-stage":
+        options["profile"] = "released"
     where = {"device": device, "compile": compile_}
     options |= {"compute": uw.Compute(**where)} if "compute" in names else where
     times = []

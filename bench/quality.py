@@ -45,7 +45,8 @@ def main() -> None:
         original = load_weights(benchmark.initial(seed), weights).eval()
         for way, engine in WAYS.items():
             settings = benchmark.settings_for(method, None)
-            done = unlearn(original, task.train, METHOD, seed=seed, compute=Compute(words.device), **engine, **settings)
+            how = {"seed": seed, "profile": "released", "compute": Compute(words.device)}
+            done = unlearn(original, task.train, METHOD, **how, **engine, **settings)
             scores = evaluate(done.model, task.train, task.test, questions=(), compute=Compute(words.device))
             accuracies = {f"{part} {subset}": scores[part][subset]["accuracy"] for part, subset in CELLS}
             runs.append({"way": way, "seed": seed, "seconds": done.cost.seconds, **accuracies})

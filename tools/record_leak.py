@@ -26,6 +26,7 @@ import torch
 from unweave import Compute, Split, unlearn
 from unweave.evaluation import predict
 from unweave.lab.benchmarks import find_benchmark
+from unweave.methods import find_method
 from unweave.record.rounding import FEWEST, rounded, step_of
 from unweave.storage import provenance
 
@@ -80,7 +81,8 @@ def measure(seeds: int, method: str) -> Iterator[dict[str, int]]:
         for size in SIZES:
             forget = np.sort(chance.choice(np.flatnonzero(labels == label), size, replace=False))
             split = Split(data, forget, np.setdiff1d(np.flatnonzero(labels == label), forget))
-            model = unlearn(original, split, method, guard=None, compute=CPU, seed=seed).model
+            first = next(iter(find_method(method).profiles))
+            model = unlearn(original, split, method, profile=first, guard=None, compute=CPU, seed=seed).model
             yield {"forget": size, "seed": seed, **looked_at(before, answers(model, data), labels, forget)}
 
 

@@ -90,7 +90,8 @@ class Experiment:
         name = method if isinstance(method, str) else "unweave"
         own = self.benchmark.settings_for(find_method(name), None)
         plain = {"least_steps": 0} if name == "unweave" else {}  # so that few epochs mean few steps
-        arguments = {"seed": self.seed, **self.common, **plain, **own, **values}
+        first = next(iter(find_method(method).profiles))
+        arguments = {"seed": self.seed, "profile": first, **self.common, **plain, **own, **values}
         return unlearn(model or self.original, split(self.task.train), method, **arguments)
 
     def losses(self, model: nn.Module, split: Split, *subsets: str) -> Tensor:

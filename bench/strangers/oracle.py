@@ -43,7 +43,7 @@ def drawn(method: str, number: int) -> dict[str, Any]:
     kind = find_method(method)
     seed = int.from_bytes(hashlib.sha256(f"{method} {number}".encode()).digest()[:8])
     draw = np.random.default_rng(seed)
-    own = getattr(kind, "on_own_models", "")  # the profile of trial 0, if `unlearn` takes another than the first
+    own = kind.on_own_models  # the profile of trial 0, if `unlearn` takes another than the first
     defaults = kind.configure(profile=own or None)
     return {name: _value(space.about(getattr(defaults, name)), draw) for name, space in sorted(kind.searched().items())}
 

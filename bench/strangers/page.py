@@ -85,6 +85,8 @@ def _parts() -> dict[str, str]:
         "judgement facts": facts(read("judgement.jsonl")),
         "development": table(read("development.jsonl")),
         "development facts": facts(read("development.jsonl")),
+        "two-stage": table(read("two-stage.jsonl")),
+        "two-stage facts": facts(read("two-stage.jsonl")),
         "forecasts": page_tables.forecasts(read("forecasts.jsonl")),
         "unseen": page_tables.unseen(read("unseen.jsonl")),
         "oracle": page_oracle.oracle(read("oracle.jsonl")),

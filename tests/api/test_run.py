@@ -21,6 +21,7 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
         model,
         split,
         "two-stage",
+        profile="released",
         out=out,
         test=test,
         seed=4,
@@ -54,9 +55,23 @@ def test_the_folder_of_a_run(model, split, data, tmp_path):
 
 
 def test_the_state_between_the_stages_is_kept(model, split, tmp_path):
-    unlearn(model, split, "two-stage", out=tmp_path / "run", stage1_learning_rate=1e-2, compute=Compute("cpu"))
+    unlearn(
+        model,
+        split,
+        "two-stage",
+        profile="released",
+        out=tmp_path / "run",
+        stage1_learning_rate=1e-2,
+        compute=Compute("cpu"),
+    )
     between = unlearn(
-        model, split, "two-stage", stage1_learning_rate=1e-2, stage2_epochs=0, compute=Compute("cpu")
+        model,
+        split,
+        "two-stage",
+        profile="released",
+        stage1_learning_rate=1e-2,
+        stage2_epochs=0,
+        compute=Compute("cpu"),
     ).model
     kept = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "01-00000000.safetensors")
     assert torch.equal(kept["model.0.weight"], between[0].weight)
@@ -97,14 +112,14 @@ def test_wrong_usage_leaves_nothing_at_all(model, split, tmp_path):
             unlearn(model, split, out=tmp_path / "run", **wrong)
     frozen = nn.Linear(5, 3).requires_grad_(False)
     with pytest.raises(UsageError, match="no trainable parameters"):
-        unlearn(frozen, split, "two-stage", out=tmp_path / "run", compute=Compute("cpu"))
+        unlearn(frozen, split, "two-stage", profile="released", out=tmp_path / "run", compute=Compute("cpu"))
     words = nn.Sequential(nn.EmbeddingBag(9, 4, sparse=True), nn.Linear(4, 3))
     tokens = Split((torch.arange(9)[:, None], torch.arange(9) % 3), forget=[0], adjacent=[1], remote=[2])
     with pytest.raises(UsageError, match="gradients of 0 are sparse"):
-        unlearn(words, tokens, "two-stage", out=tmp_path / "run", compute=Compute("cpu"))
+        unlearn(words, tokens, "two-stage", profile="released", out=tmp_path / "run", compute=Compute("cpu"))
     outside = Split((torch.zeros(9, 5), torch.full((9,), 8)), forget=[0], adjacent=[1], remote=[2])
     with pytest.raises(UsageError, match="label 8"):
-        unlearn(model, outside, "two-stage", out=tmp_path / "run", compute=Compute("cpu"))
+        unlearn(model, outside, "two-stage", profile="released", out=tmp_path / "run", compute=Compute("cpu"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,41 +134,41 @@ def test_an_unfinished_run_is_resumed_or_refused(model, split, tmp_path, monkeyp
         return taken(self, number)
 
     settings = {"stage1_learning_rate": 1e-2, "stage2_adjacent_batch": 4, "compute": Compute("cpu")}
-    whole = unlearn(model, split, "two-stage", **settings)
+    whole = unlearn(model, split, "two-stage", profile="released", **settings)
     monkeypatch.setattr(Stage2, "step", killed)
     with pytest.raises(KeyboardInterrupt):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", **settings)
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", **settings)
     monkeypatch.setattr(Stage2, "step", taken)
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
     with pytest.raises(UsageError, match="unfinished run"):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", **settings)
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", **settings)
     with pytest.raises(UsageError, match="started with different values for settings"):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, **settings, alpha=0.9)
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", resume=True, **settings, alpha=0.9)
     with pytest.raises(UsageError, match="started with different values for seed"):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, **settings, seed=9)
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", resume=True, **settings, seed=9)
     other = copy.deepcopy(model)
     with torch.no_grad():
         other[0].bias[0] += 1e-6
     with pytest.raises(UsageError, match="started with different values for model"):
-        unlearn(other, split, "two-stage", out=tmp_path / "run", resume=True, **settings)
-    resumed = unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, **settings)
+        unlearn(other, split, "two-stage", profile="released", out=tmp_path / "run", resume=True, **settings)
+    resumed = unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", resume=True, **settings)
     assert same(weights(resumed.model), weights(whole.model))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     with pytest.raises(UsageError, match="no unfinished run"):
-        unlearn(model, split, "two-stage", out=tmp_path / "other", resume=True, **settings)
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "other", resume=True, **settings)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written(model, split, tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", compute=Compute("cpu"))
 
 
 def test_a_file_in_the_way(model, split, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
-        unlearn(model, split, "two-stage", out=tmp_path / "file" / "run", compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", profile="released", out=tmp_path / "file" / "run", compute=Compute("cpu"))
 
 
 def test_test_data_is_looked_at_before_the_work(model, split, data, tmp_path, monkeypatch):
@@ -167,7 +182,9 @@ def test_test_data_is_looked_at_before_the_work(model, split, data, tmp_path, mo
         (Split((data[0], data[1] + 2), range(8), range(8, 20)), "has the label 3, but the model has 3 classes"),
     ):
         with pytest.raises(UsageError, match=message):
-            unlearn(model, split, "two-stage", test=test, out=tmp_path / "run", compute=Compute("cpu"))
+            unlearn(
+                model, split, "two-stage", profile="released", test=test, out=tmp_path / "run", compute=Compute("cpu")
+            )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,7 +193,7 @@ def test_what_the_model_cannot_take_is_said(model, split, data):
     exact = Split((data[0].double(), data[1]), range(8), range(8, 20))
     for wrong, message in ((wide, r"float32 \(7\)"), (exact, r"float64 \(5\)")):
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
-            unlearn(model, wrong, "two-stage", compute=Compute("cpu"))
+            unlearn(model, wrong, "two-stage", profile="released", compute=Compute("cpu"))
         with pytest.raises(UsageError, match=f"The model cannot take a sample of {message}"):
             evaluate(model, wrong, compute=Compute("cpu"))
     with pytest.raises(UsageError, match="has the label 9, but the model has 3 classes"):
@@ -197,9 +214,9 @@ def test_a_loss_is_one_for_each_sample(model, split, method, limits):
 
 def test_where_gradients_are_off_nothing_can_be_unlearned(model, split):
     with torch.no_grad(), pytest.raises(UsageError, match="Call unlearn outside of it"):
-        unlearn(model, split, "two-stage", compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"))
     with pytest.raises(UsageError, match="seed must be a whole number, not '7'"):
-        unlearn(model, split, "two-stage", seed="7", compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", profile="released", seed="7", compute=Compute("cpu"))
 
 
 def test_pickled_weights_are_refused(model, tmp_path):
@@ -213,7 +230,7 @@ def test_pickled_weights_are_refused(model, tmp_path):
 def test_a_split_without_what_the_method_needs(model, data):
     bare = Split(data, forget=[0], adjacent=[], remote=[1], allow_empty=True)
     with pytest.raises(UsageError, match="two-stage needs adjacent data"):
-        unlearn(model, bare, "two-stage", compute=Compute("cpu"))
+        unlearn(model, bare, "two-stage", profile="released", compute=Compute("cpu"))
     unlearn(model, bare, method="ga", compute=Compute("cpu"))
 
 

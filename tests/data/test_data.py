@@ -37,6 +37,7 @@ def test_a_data_set_that_never_varies_is_read_once(data, split, model):
         model,
         Split(counted, split.forget, split.adjacent, split.remote),
         "two-stage",
+        profile="released",
         stage2_epochs=3,
         compute=Compute("cpu"),
     )
@@ -54,6 +55,7 @@ def test_kept_and_reread_data_give_the_same_run(data, split, model, monkeypatch)
             model,
             Split(counted, split.forget, split.adjacent, split.remote),
             "two-stage",
+            profile="released",
             seed=5,
             compute=Compute("cpu"),
         )
@@ -73,6 +75,7 @@ def test_random_transforms_are_noticed_and_not_frozen(data, split, model):
         model,
         Split(noisy, split.forget, split.adjacent, split.remote),
         "two-stage",
+        profile="released",
         stage2_epochs=2,
         compute=Compute("cpu"),
     )
@@ -172,6 +175,7 @@ def test_bad_samples_are_named(data, split, model):
             model,
             Split((broken, data[1]), split.forget, split.adjacent, split.remote),
             "two-stage",
+            profile="released",
             compute=Compute("cpu"),
         )
     labels = data[1].clone()
@@ -181,6 +185,7 @@ def test_bad_samples_are_named(data, split, model):
             model,
             Split((data[0], labels), split.forget, split.adjacent, split.remote),
             "two-stage",
+            profile="released",
             compute=Compute("cpu"),
         )
     with pytest.raises(UsageError, match="'labels'"):
@@ -192,6 +197,7 @@ def test_bad_samples_are_named(data, split, model):
             model,
             Split((data[0], data[1].float()), split.forget, split.adjacent, split.remote),
             "two-stage",
+            profile="released",
             compute=Compute("cpu"),
         )
 
@@ -276,10 +282,22 @@ def test_dict_batches_reach_the_model_by_name(data, split):
     named.layer.load_state_dict(pair.state_dict())
     mapping = Split({"features": data[0], "labels": data[1]}, split.forget, split.adjacent, split.remote)
     first = unlearn(
-        pair, split, "two-stage", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")
+        pair,
+        split,
+        "two-stage",
+        profile="released",
+        stage1_learning_rate=1e-2,
+        stage2_learning_rate=1e-2,
+        compute=Compute("cpu"),
     ).model
     second = unlearn(
-        named, mapping, "two-stage", stage1_learning_rate=1e-2, stage2_learning_rate=1e-2, compute=Compute("cpu")
+        named,
+        mapping,
+        "two-stage",
+        profile="released",
+        stage1_learning_rate=1e-2,
+        stage2_learning_rate=1e-2,
+        compute=Compute("cpu"),
     ).model
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)

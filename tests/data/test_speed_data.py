@@ -69,7 +69,10 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
     model = Pixels()
     kept = split_of(Images(named=named))
     other = split_of(Images(named=named), keep_data=keep_data, workers=workers)
-    first, second = (unlearn(model, split, "two-stage", compute=Compute("cpu"), **FAST) for split in (kept, other))
+    first, second = (
+        unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
+        for split in (kept, other)
+    )
     assert kept.samples.kept(CPU)
     assert other.samples.kept(CPU) == (keep_data == "device")
     assert same(weights(first.model), weights(second.model))
@@ -82,7 +85,14 @@ def test_where_data_waits_makes_no_difference(named, keep_data, workers):
 def test_tensors_that_do_not_fit_are_indexed_on_the_host():
     model = Pixels()
     runs = [
-        unlearn(model, split_of(columns(Images()), keep_data=keep), "two-stage", compute=Compute("cpu"), **FAST).model
+        unlearn(
+            model,
+            split_of(columns(Images()), keep_data=keep),
+            "two-stage",
+            profile="released",
+            compute=Compute("cpu"),
+            **FAST,
+        ).model
         for keep in ("device", "host")
     ]
     assert same(weights(runs[0]), weights(runs[1]))
@@ -173,7 +183,7 @@ def test_no_process_is_started_for_what_cannot_be_given_to_it(monkeypatch):
 
 def test_a_wrong_place_is_refused():
     with pytest.raises(UsageError, match="keep_data"):
-        unlearn(Pixels(), split_of(Images(), keep_data="disk"), "two-stage", compute=Compute("cpu"))
+        unlearn(Pixels(), split_of(Images(), keep_data="disk"), "two-stage", profile="released", compute=Compute("cpu"))
 
 
 def test_a_bad_sample_is_named_by_whichever_process_reads_it():
@@ -182,7 +192,13 @@ def test_a_bad_sample_is_named_by_whichever_process_reads_it():
             return (torch.tensor(torch.nan) if row == 33 else torch.zeros(())).repeat(48), row % 3
 
     with pytest.raises(UsageError, match="first: sample 33"):
-        unlearn(Pixels(), split_of(Broken(), workers=1, keep_data="device"), "two-stage", compute=Compute("cpu"))
+        unlearn(
+            Pixels(),
+            split_of(Broken(), workers=1, keep_data="device"),
+            "two-stage",
+            profile="released",
+            compute=Compute("cpu"),
+        )
 
 
 # Tokens
@@ -213,12 +229,12 @@ def test_padding_is_cut_to_the_longest_of_the_batch_and_changes_nothing(keep_dat
     data = sentences([5 + row % 9 for row in range(39)] + [50])
     model = Reader().double()
     cut, whole = split_of(data, keep_data=keep_data), split_of(data)
-    short = unlearn(model, cut, "two-stage", compute=Compute("cpu"), **FAST)
+    short = unlearn(model, cut, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     assert set(short.model.widths) >= {16, 64}
     assert short.model.widths.count(16) > short.model.widths.count(64)
     scores = evaluate(short.model, cut, compute=Compute("cpu"))["train"]["remote"]["loss"]
     monkeypatch.setattr("unweave.data.padding.MULTIPLE", 64)
-    long = unlearn(model, whole, "two-stage", compute=Compute("cpu"), **FAST)
+    long = unlearn(model, whole, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     assert set(long.model.widths[len(model.widths) :]) == {64}
     for key, tensor in short.model.state_dict().items():
         assert torch.allclose(tensor, long.model.state_dict()[key], rtol=1e-9)

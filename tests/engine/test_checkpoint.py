@@ -90,6 +90,7 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
             model,
             split,
             "two-stage",
+            profile="released",
             out=out,
             compute=Compute("cpu"),
             callbacks=[Checkpoints(steps=1), StopWhen(stop)],
@@ -100,7 +101,7 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
     content[-3] ^= 4  # a weight is another one
     file.write_bytes(content)
     with pytest.warns(RunWarning, match=r"01-00000000.json is damaged, so the stage before it is not evaluated"):
-        unlearn(model, split, "two-stage", out=out, resume=True, compute=Compute("cpu"), **FAST)
+        unlearn(model, split, "two-stage", profile="released", out=out, resume=True, compute=Compute("cpu"), **FAST)
     assert "stages" not in json.loads((out / "scores.json").read_text())
 
 
@@ -252,6 +253,7 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
                 model,
                 split,
                 "two-stage",
+                profile="released",
                 out=tmp_path / "run",
                 compute=Compute("cpu"),
                 callbacks=[Checkpoints(steps=1)],
@@ -260,9 +262,19 @@ def test_a_disk_that_is_really_full(model, split, tmp_path):
         kept = tmp_path / "run.unfinished" / "checkpoints"
         assert not list(kept.glob("*.partial"))
         (tmp_path / "ballast").unlink()
-        resumed = unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+        resumed = unlearn(
+            model,
+            split,
+            "two-stage",
+            profile="released",
+            out=tmp_path / "run",
+            resume=True,
+            compute=Compute("cpu"),
+            **FAST,
+        )
         assert same(
-            weights(resumed.model), weights(unlearn(model, split, "two-stage", compute=Compute("cpu"), **FAST).model)
+            weights(resumed.model),
+            weights(unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"), **FAST).model),
         )
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=False)
@@ -277,7 +289,7 @@ def test_a_disk_that_may_not_be_written(model, split, tmp_path):
         pytest.skip("this container may not mount")
     try:
         with pytest.raises(RunError, match=r"cannot be written.*Read-only file system"):
-            unlearn(model, split, "two-stage", out=tmp_path / "run", compute=Compute("cpu"), **FAST)
+            unlearn(model, split, "two-stage", profile="released", out=tmp_path / "run", compute=Compute("cpu"), **FAST)
         assert list(tmp_path.iterdir()) == []
     finally:
         subprocess.run(["umount", str(tmp_path)], check=False)
@@ -289,12 +301,24 @@ def test_one_process_at_a_time(model, split, tmp_path):
     lock = Lock(work / "lock")  # an open file of its own, as another process has
     for _ in range(2):
         with pytest.raises(UsageError, match="Another process is working in"):
-            unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+            unlearn(
+                model,
+                split,
+                "two-stage",
+                profile="released",
+                out=tmp_path / "run",
+                resume=True,
+                compute=Compute("cpu"),
+                **FAST,
+            )
     assert work.exists()
     lock.release()
-    result = unlearn(model, split, "two-stage", out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST)
+    result = unlearn(
+        model, split, "two-stage", profile="released", out=tmp_path / "run", resume=True, compute=Compute("cpu"), **FAST
+    )
     assert same(
-        weights(result.model), weights(unlearn(model, split, "two-stage", compute=Compute("cpu"), **FAST).model)
+        weights(result.model),
+        weights(unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"), **FAST).model),
     )
     assert names(tmp_path) == ["run"]
     assert "lock" not in names(tmp_path / "run")

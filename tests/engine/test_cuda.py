@@ -44,7 +44,12 @@ def test_cuda_follows_the_cpu_at_first(digits):
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
     cpu, cuda = (
         unlearn(
-            original, task.train, "two-stage", compute=Compute(device, precision="float32"), **settings
+            original,
+            task.train,
+            "two-stage",
+            profile="released",
+            compute=Compute(device, precision="float32"),
+            **settings,
         ).history.rows
         for device in ("cpu", "cuda")
     )
@@ -56,7 +61,9 @@ def test_cuda_follows_the_cpu_at_first(digits):
 def test_two_stage_forgets_and_keeps_on_cuda(precision, digits):
     benchmark, task, original = digits
     settings = benchmark.settings_for(find_method("two-stage"), None)
-    result = unlearn(original, task.train, "two-stage", compute=Compute("cuda", precision=precision), **settings)
+    result = unlearn(
+        original, task.train, "two-stage", profile="released", compute=Compute("cuda", precision=precision), **settings
+    )
     scores = evaluate(result.model, task.train, task.test, compute=Compute("cuda"))
     assert scores["train"]["forget"]["accuracy"] <= 0.05
     assert scores["train"]["adjacent"]["accuracy"] >= 0.95
@@ -69,7 +76,10 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}
     torch.use_deterministic_algorithms(True)
     try:
-        runs = [unlearn(original, task.train, "two-stage", compute=Compute("cuda"), **settings) for _ in range(2)]
+        runs = [
+            unlearn(original, task.train, "two-stage", profile="released", compute=Compute("cuda"), **settings)
+            for _ in range(2)
+        ]
     finally:
         torch.use_deterministic_algorithms(False)
     assert same(weights(runs[0].model), weights(runs[1].model))
@@ -87,7 +97,7 @@ def test_a_stopped_run_resumes_exactly_on_cuda_with_deterministic_algorithms(sta
     arguments = {**settings, "guard": None, "compute": Compute("cuda", compile="off")}
     torch.use_deterministic_algorithms(True)
     try:
-        whole = unlearn(original, task.train, "two-stage", **arguments)
+        whole = unlearn(original, task.train, "two-stage", profile="released", **arguments)
         taken = stopped.step
         with monkeypatch.context() as patch:
             patch.setattr(stopped, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
@@ -96,11 +106,14 @@ def test_a_stopped_run_resumes_exactly_on_cuda_with_deterministic_algorithms(sta
                     original,
                     task.train,
                     "two-stage",
+                    profile="released",
                     out=tmp_path / "run",
                     callbacks=[Checkpoints(steps=1)],
                     **arguments,
                 )
-        resumed = unlearn(original, task.train, "two-stage", out=tmp_path / "run", resume=True, **arguments)
+        resumed = unlearn(
+            original, task.train, "two-stage", profile="released", out=tmp_path / "run", resume=True, **arguments
+        )
     finally:
         torch.use_deterministic_algorithms(False)
     assert same(weights(whole.model), weights(resumed.model))
@@ -264,12 +277,14 @@ def test_a_stopped_run_with_recorded_passes_goes_on_exactly(digits, recorded, tm
     arguments = {**settings, "guard": None, "compute": Compute("cuda")}
     taken = Stage2.step
     with deterministic(monkeypatch):
-        whole = unlearn(original, task.train, "two-stage", **arguments)
+        whole = unlearn(original, task.train, "two-stage", profile="released", **arguments)
         stopping = {"out": tmp_path / "run", "callbacks": [Checkpoints(steps=1)]}
         with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
             patch.setattr(Stage2, "step", lambda self, number: taken(self, number) if number < 5 else 1 / 0)
-            unlearn(original, task.train, "two-stage", **stopping, **arguments)
-        resumed = unlearn(original, task.train, "two-stage", out=tmp_path / "run", resume=True, **arguments)
+            unlearn(original, task.train, "two-stage", profile="released", **stopping, **arguments)
+        resumed = unlearn(
+            original, task.train, "two-stage", profile="released", out=tmp_path / "run", resume=True, **arguments
+        )
     assert recorded
     assert same(weights(whole.model), weights(resumed.model))
 

@@ -78,7 +78,7 @@ def test_the_callers_random_numbers_are_left_alone(model, split):
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)
-    unlearn(model, split, "two-stage", normalisation="train", compute=Compute("cpu"), **FAST)
+    unlearn(model, split, "two-stage", profile="released", normalisation="train", compute=Compute("cpu"), **FAST)
     assert torch.equal(torch.rand(3), expected[0])
     assert (random.random(), np.random.rand()) == expected[1:]
 
@@ -192,7 +192,12 @@ def test_bfloat16_stays_near_float32(digits):
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 1}
     runs = {
         precision: unlearn(
-            original, task.train, "two-stage", compute=Compute("cpu", precision=precision), **settings
+            original,
+            task.train,
+            "two-stage",
+            profile="released",
+            compute=Compute("cpu", precision=precision),
+            **settings,
         ).history.rows
         for precision in ("float32", "bfloat16")
     }
@@ -204,14 +209,14 @@ def test_bfloat16_stays_near_float32(digits):
 def test_a_frozen_part_stays_frozen(model, split):
     for parameter in model[0].parameters():
         parameter.requires_grad_(False)
-    result = unlearn(model, split, "two-stage", compute=Compute("cpu"), **FAST)
+    result = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     assert torch.equal(model[0].weight, result.model[0].weight)
     assert not torch.equal(model[2].weight, result.model[2].weight)
 
 
 def test_a_parameter_that_is_not_used_is_no_obstacle(model, split):
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
-    result = unlearn(model, split, "two-stage", compute=Compute("cpu"), **FAST)
+    result = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     assert torch.equal(result.model.spare, torch.ones(3))
 
 
@@ -234,7 +239,7 @@ def test_the_peak_memory_of_a_run_is_the_highest_of_all_its_parts(monkeypatch):
 
 
 def test_progress_is_silent_without_a_terminal(model, split, capfd):
-    unlearn(model, split, "two-stage", compute=Compute("cpu"))
+    unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
 

@@ -191,16 +191,24 @@ def test_stage_1_may_give_adjacent_data_up_and_stage_2_must_win_it_back(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 5}
     limits = {"adjacent_accuracy_drop": 0.3, "share": 0.05}
-    kept = unlearn(original, task.train, "two-stage", guard=limits, compute=Compute("cpu"), **settings)
+    kept = unlearn(
+        original, task.train, "two-stage", profile="released", guard=limits, compute=Compute("cpu"), **settings
+    )
     first = [check for check in kept.checks if check["phase"] == "stage 1"]
     assert len(first) > 3
     assert not any("adjacent" in check for check in first)
     assert kept.checks[-1]["adjacent"]["accuracy"] > 0.9
     slow = settings | {"stage2_learning_rate": 1e-9, "stage2_epochs": 1}
     with pytest.raises(CollapseError, match="in the last step of stage 2: adjacent accuracy"):
-        unlearn(original, task.train, "two-stage", guard=limits, compute=Compute("cpu"), **slow)
+        unlearn(original, task.train, "two-stage", profile="released", guard=limits, compute=Compute("cpu"), **slow)
     unlearn(
-        original, task.train, "two-stage", guard=limits, compute=Compute("cpu"), **settings | {"stage2_epochs": 0}
+        original,
+        task.train,
+        "two-stage",
+        profile="released",
+        guard=limits,
+        compute=Compute("cpu"),
+        **settings | {"stage2_epochs": 0},
     )  # not even begun
 
 
@@ -215,7 +223,7 @@ def test_forget_losses_that_do_not_move_are_said(split, trained):
     with pytest.warns(
         RunWarning, match=r"stage 1 ended with a mean forget loss of 0\.\d\d .*hardly forgotten"
     ) as warned:
-        unlearn(trained, split, "two-stage", compute=Compute("cpu"))
+        unlearn(trained, split, "two-stage", profile="released", compute=Compute("cpu"))
     (only,) = warned  # stage 2 is there to hold what stage 1 did
     assert "Use the method adaptive" in str(only.message)
 
@@ -308,7 +316,7 @@ def test_labels_that_the_model_does_not_know_are_named_before_anything_is_done(m
     data = torch.randn(40, 5), torch.full((40,), 8)
     wrong = Split(data, forget=range(10), adjacent=range(10, 20), remote=range(20, 40))
     with pytest.raises(UsageError, match="has the label 8"):
-        unlearn(model, wrong, "two-stage", compute=Compute("cpu"))
+        unlearn(model, wrong, "two-stage", profile="released", compute=Compute("cpu"))
 
 
 def test_the_command_line_stops_warns_and_can_be_told_not_to(digits, tmp_path, monkeypatch, capsys):

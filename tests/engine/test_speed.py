@@ -116,7 +116,7 @@ def test_auto_precision_is_float32_on_the_cpu_and_bfloat16_on_cuda(model, split,
 
 def test_an_unknown_way_to_compile_is_rejected(model, split):
     with pytest.raises(UsageError, match="way to compile"):
-        unlearn(model, split, "two-stage", compute=Compute("cpu", compile="sometimes"))
+        unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="sometimes"))
 
 
 def convolutional():
@@ -148,9 +148,9 @@ def test_channels_last_changes_neither_weights_nor_results():
 def test_a_run_laid_out_channels_last_gives_the_same_weights(images, monkeypatch):
     """Only CUDA uses this layout, but its arithmetic is the same on every device."""
     model = convolutional()
-    plain = unlearn(model, images, "two-stage", compute=Compute("cpu"), **FAST)
+    plain = unlearn(model, images, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     monkeypatch.setattr("unweave.engine.workbench.use_channels_last", lambda m, _: use_channels_last(m, CUDA))
-    last = unlearn(model, images, "two-stage", compute=Compute("cpu"), **FAST)
+    last = unlearn(model, images, "two-stage", profile="released", compute=Compute("cpu"), **FAST)
     for name, tensor in last.model.state_dict().items():
         assert tensor.is_contiguous()
         assert torch.allclose(tensor, plain.model.state_dict()[name], atol=1e-4), name

@@ -106,9 +106,9 @@ class Greedy(nn.Module):
 def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(limits):
     free, tight = Greedy(), Greedy(**limits)
     settings = {**settings_of("two-stage"), "guard": None}
-    whole = unlearn(free, images(), "two-stage", compute=Compute("cpu"), **settings)
+    whole = unlearn(free, images(), "two-stage", profile="released", compute=Compute("cpu"), **settings)
     cut = unlearn(
-        tight, images(), "two-stage", compute=Compute("cpu", micro_batch=100), **settings
+        tight, images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=100), **settings
     )  # cares, as a run on CUDA always does
     for key, tensor in whole.model.state_dict().items():
         assert torch.allclose(tensor, cut.model.state_dict()[key], rtol=1e-9, atol=1e-11), key
@@ -130,7 +130,14 @@ def test_halving_is_said_once_for_each_size():
 @pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_a_sample_that_does_not_fit_ends_the_run():
     with pytest.raises(RunError, match="single sample"):
-        unlearn(Greedy(backwards=0), images(), "two-stage", guard=None, compute=Compute("cpu", micro_batch=2))
+        unlearn(
+            Greedy(backwards=0),
+            images(),
+            "two-stage",
+            profile="released",
+            guard=None,
+            compute=Compute("cpu", micro_batch=2),
+        )
 
 
 def test_a_stage_frees_its_optimiser_for_the_next_also_after_a_resume(tmp_path, monkeypatch):
@@ -157,16 +164,24 @@ def test_a_stage_frees_its_optimiser_for_the_next_also_after_a_resume(tmp_path, 
 
 def test_pieces_are_refused_where_they_would_change_results():
     with pytest.raises(UsageError, match="training mode of normalisation"):
-        unlearn(convolutional(), images(), "two-stage", normalisation="train", compute=Compute("cpu", micro_batch=2))
+        unlearn(
+            convolutional(),
+            images(),
+            "two-stage",
+            profile="released",
+            normalisation="train",
+            compute=Compute("cpu", micro_batch=2),
+        )
     with pytest.raises(UsageError, match="at least 1"):
-        unlearn(convolutional(), images(), "two-stage", compute=Compute("cpu", micro_batch=0))
+        unlearn(convolutional(), images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=0))
 
 
 def test_a_parameter_that_is_not_used_is_no_obstacle_in_pieces():
     model = convolutional()
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
     assert torch.equal(
-        unlearn(model, images(), "two-stage", compute=Compute("cpu", micro_batch=4)).model.spare, torch.ones(3)
+        unlearn(model, images(), "two-stage", profile="released", compute=Compute("cpu", micro_batch=4)).model.spare,
+        torch.ones(3),
     )
 
 
@@ -176,4 +191,4 @@ def test_a_limit_is_for_cuda_and_reads_like_a_size():
         with pytest.raises(UsageError, match="not a size of memory"):
             parse_bytes(wrong)
     with pytest.raises(UsageError, match="this run is on cpu"):
-        unlearn(convolutional(), images(), "two-stage", compute=Compute("cpu", max_memory="1GB"))
+        unlearn(convolutional(), images(), "two-stage", profile="released", compute=Compute("cpu", max_memory="1GB"))

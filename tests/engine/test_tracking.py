@@ -25,7 +25,9 @@ def scalars(folder):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_gets_the_history(model, split, tmp_path):
-    result = unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK)
+    result = unlearn(
+        model, split, "two-stage", profile="released", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK
+    )
     found = scalars(tmp_path / "tracking" / "first")
     rows = result.history.rows
     for name in ("forget_loss", "multiplier"):
@@ -38,7 +40,9 @@ def test_tensorboard_gets_the_history(model, split, tmp_path):
 def test_trackers_get_no_hash_of_a_split_and_their_folder_is_private(model, split, tmp_path):
     """Who knows the data could find the forgotten samples from the hash by trying."""
     pytest.importorskip("tensorboard")
-    unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK)
+    unlearn(
+        model, split, "two-stage", profile="released", out=tmp_path / "first", callbacks=[Track("tensorboard")], **QUICK
+    )
     files = [path for path in (tmp_path / "tracking").rglob("*") if path.is_file()]
     assert len(files) > 1
     assert not any(split.hash.encode() in path.read_bytes() for path in files)
@@ -53,7 +57,7 @@ def test_weights_and_biases_offline(model, split, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("wandb")], **QUICK)
+    unlearn(model, split, "two-stage", profile="released", out=tmp_path / "first", callbacks=[Track("wandb")], **QUICK)
     (run,) = (tmp_path / "wandb").glob("offline-run-*")
     assert next(run.glob("*.wandb")).stat().st_size > 500
 
@@ -65,7 +69,9 @@ def test_mlflow_into_a_file(model, split, tmp_path, monkeypatch):
     pytest.importorskip("sqlalchemy")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    result = unlearn(model, split, "two-stage", out=tmp_path / "first", callbacks=[Track("mlflow")], **QUICK)
+    result = unlearn(
+        model, split, "two-stage", profile="released", out=tmp_path / "first", callbacks=[Track("mlflow")], **QUICK
+    )
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (experiment,) = client.search_experiments(filter_string="name = 'first'")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -123,9 +129,24 @@ def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
         return len(asked) == 4
 
     with pytest.raises(RuntimeError, match="can be resumed"):
-        unlearn(model, split, "two-stage", out=tmp_path / "run", callbacks=[Track("recorder"), StopWhen(stop)], **QUICK)
+        unlearn(
+            model,
+            split,
+            "two-stage",
+            profile="released",
+            out=tmp_path / "run",
+            callbacks=[Track("recorder"), StopWhen(stop)],
+            **QUICK,
+        )
     result = unlearn(
-        model, split, "two-stage", out=tmp_path / "run", resume=True, callbacks=[Track("recorder")], **QUICK
+        model,
+        split,
+        "two-stage",
+        profile="released",
+        out=tmp_path / "run",
+        resume=True,
+        callbacks=[Track("recorder")],
+        **QUICK,
     )
     told = recorder.runs["run"]
     assert [row for row in told if row == "finished"] == ["finished"] * 2
@@ -138,7 +159,7 @@ def test_a_resumed_run_tells_the_rest(model, split, tmp_path, recorder):
 def test_a_run_into_the_current_folder_is_named_after_it(model, split, tmp_path, recorder, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    unlearn(model, split, "two-stage", out=".", callbacks=[Track("recorder")], **QUICK)
+    unlearn(model, split, "two-stage", profile="released", out=".", callbacks=[Track("recorder")], **QUICK)
     assert set(recorder.runs) == {"here"}
     assert (tmp_path / "here" / "scores.json").exists()
 
@@ -151,7 +172,13 @@ def test_a_study_tells_of_every_cell(tmp_path, recorder):
 def test_a_wrong_tracker_is_refused_before_anything(model, split, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
         unlearn(
-            model, split, "two-stage", out=tmp_path / "run", compute=Compute("cpu"), callbacks=[Track("tensorbord")]
+            model,
+            split,
+            "two-stage",
+            profile="released",
+            out=tmp_path / "run",
+            compute=Compute("cpu"),
+            callbacks=[Track("tensorbord")],
         )
     monkeypatch.setattr(accelerate_tracking, "get_available_trackers", list)
     with pytest.raises(UsageError, match="pip install comet-ml"):

@@ -224,6 +224,7 @@ def run_folder(digits, tmp_path_factory):
         original,
         task.train,
         "two-stage",
+        profile="released",
         out=folder,
         test=task.test,
         compute=Compute("cpu"),

@@ -155,11 +155,17 @@ def test_a_run_does_not_resume_with_another_loss(model, split, tmp_path):
     left = iter(range(99))
     with pytest.raises(Exception, match="can be resumed"):
         unlearn(
-            model, split, "two-stage", task=OwnLoss(doubled), callbacks=[StopWhen(lambda: next(left) == 1)], **common
+            model,
+            split,
+            "two-stage",
+            profile="released",
+            task=OwnLoss(doubled),
+            callbacks=[StopWhen(lambda: next(left) == 1)],
+            **common,
         )
     with pytest.raises(UsageError, match="started with different values for loss"):
-        unlearn(model, split, "two-stage", task=OwnLoss(squared), resume=True, **common)
-    unlearn(model, split, "two-stage", task=OwnLoss(doubled), resume=True, **common)
+        unlearn(model, split, "two-stage", profile="released", task=OwnLoss(squared), resume=True, **common)
+    unlearn(model, split, "two-stage", profile="released", task=OwnLoss(doubled), resume=True, **common)
     assert configuration(tmp_path / "run")["loss"].endswith("test_looking.doubled")
 
 
@@ -222,7 +228,7 @@ def test_what_a_collator_cannot_take_is_said_with_the_columns(model):
     data = [{"text": "x", "labels": 0}] * 20
     split = Split(data, range(4), range(4, 8), collate=collate)
     with pytest.raises(UsageError, match=r"with the columns text, labels: Unable to create tensor .*remove_columns"):
-        unlearn(model, split, "two-stage", compute=Compute("cpu"))
+        unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu"))
 
 
 def test_odd_arguments_are_said_in_a_sentence(data, split, model):

@@ -10,7 +10,13 @@ from unweave import Split
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
 
-QUICK = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2, "stage2_adjacent_batch": 4}
+QUICK = {
+    "stage1_learning_rate": 1e-2,
+    "stage2_learning_rate": 1e-2,
+    "stage2_epochs": 2,
+    "stage2_adjacent_batch": 4,
+    "steps": "fixed",
+}
 
 
 def base():

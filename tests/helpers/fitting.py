@@ -7,8 +7,8 @@ from unweave.methods import METHODS
 OTHERS = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 16}
 QUICK = {  # settings with which a method takes seconds on some dozen samples
     "retrain": {"epochs": 2, "learning_rate": 1e-2, "batch_size": 16},
-    "two-stage": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
-    "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2},
+    "two-stage": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2, "steps": "fixed"},
+    "pgd": {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 2, "steps": "fixed"},
     "ssd": {"selection": 1.0, "batch_size": 4},
     "original": {},
     "adaptive": {"effort": 3.0, "least_steps": 4},

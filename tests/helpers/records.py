@@ -58,6 +58,7 @@ class Run:
                 self.model,
                 self.split,
                 "two-stage",
+                profile="released",
                 out=folder / "one",
                 test=self.split,
                 request=request,

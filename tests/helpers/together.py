@@ -114,7 +114,9 @@ def in_single(**how):
     """Run in single precision, or with passes in half of it."""
     model, samples = network().float(), split(torch.float32)
     settings = {**SMALL_BATCHES, "stage1_optimizer": "sgd"}  # Adam makes large steps of small differences
-    return outcome(unlearn(model, samples, "two-stage", guard=None, compute=computing(how), **settings, **how))
+    return outcome(
+        unlearn(model, samples, "two-stage", profile="released", guard=None, compute=computing(how), **settings, **how)
+    )
 
 
 def lora(*, shard):
@@ -122,7 +124,13 @@ def lora(*, shard):
 
     return outcome(
         unlearn(
-            tiny.adapted(), tiny.split(), "two-stage", guard=None, compute=Compute("cpu", shard=shard), **tiny.QUICK
+            tiny.adapted(),
+            tiny.split(),
+            "two-stage",
+            profile="released",
+            guard=None,
+            compute=Compute("cpu", shard=shard),
+            **tiny.QUICK,
         )
     )
 
@@ -211,6 +219,7 @@ def watched():
         network(),
         split(),
         "two-stage",
+        profile="released",
         guard={"share": 1.0},
         compute=Compute("cpu"),
         callbacks=[Watch(every=2)],
@@ -235,7 +244,17 @@ def stopped(folder, *, steps, **how):
 def in_folder(folder, **how):
     compute = computing(how)
     return outcome(
-        unlearn(network(), split(), "two-stage", out=folder, guard=None, compute=compute, **SMALL_BATCHES, **how)
+        unlearn(
+            network(),
+            split(),
+            "two-stage",
+            profile="released",
+            out=folder,
+            guard=None,
+            compute=compute,
+            **SMALL_BATCHES,
+            **how,
+        )
     )
 
 

@@ -7,53 +7,15 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
 
 import unweave as uw
+from tests.helpers.strangers import accuracy, blobs, mlp, normed, trained, wide_scale
 from tests.helpers.tensors import same, weights
-from unweave.engine import Workbench, run_phases
-from unweave.methods.adaptive import Adaptive, Rounds
+from unweave.engine import HeldBack, Workbench, run_phases
+from unweave.methods.adaptive import Adaptive
 
 CPU = uw.Compute("cpu")
 QUIET = uw.Progress(show=False)
-
-
-def blobs(count=900, classes=3, groups=9, seed=0, spread=0.45):
-    """Samples around nine centres, three for each label."""
-    draw = torch.Generator().manual_seed(seed)
-    centres = 3 * torch.randn((groups, 8), generator=torch.Generator().manual_seed(7))
-    of = torch.arange(count) % groups
-    return centres[of] + spread * torch.randn((count, 8), generator=draw), of % classes, of
-
-
-def trained(data, labels, network, *, rate=1e-2, epochs=60, sgd=False):
-    torch.manual_seed(3)
-    model = network()
-    make = torch.optim.SGD if sgd else torch.optim.Adam
-    optimizer = make(model.parameters(), lr=rate)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(data)).split(64):
-            optimizer.zero_grad()
-            functional.cross_entropy(model(data[batch]), labels[batch]).backward()
-            optimizer.step()
-    return model.eval()
-
-
-def mlp():
-    return nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 3))
-
-
-def normed():
-    return nn.Sequential(nn.Linear(8, 48), nn.BatchNorm1d(48), nn.ReLU(), nn.Linear(48, 3))
-
-
-def wide_scale():
-    """Its last weights are a hundred times smaller than its first."""
-    model = nn.Sequential(nn.Linear(8, 48), nn.Tanh(), nn.LayerNorm(48), nn.Linear(48, 3))
-    with torch.no_grad():
-        model[3].weight.mul_(0.01)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +24,6 @@ def case():
     model = trained(data, labels, mlp)
     split = uw.Split.by_class((data, labels), fine=groups.tolist(), forget=4)
     return model, split
-
-
-def accuracy(model, pair, rows):
-    data, labels = (part[torch.from_numpy(rows)] for part in pair)
-    with torch.no_grad():
-        return (model(data).argmax(dim=1) == labels).double().mean().item()
 
 
 @pytest.mark.parametrize(
@@ -114,25 +70,20 @@ def test_the_best_round_is_returned_not_the_last(case, monkeypatch):
     """A later round that keeps less, though it holds the constraint, does not count."""
     model, split = case
     method = Adaptive(effort=4.0, tolerance=0.0, least_steps=5)
-    values = iter([0.9, 0.3, 0.2, 0.1, 0.1])
-    seen = []
+    values = iter([1.0, 0.9, 0.3, 0.2, 0.1, 0.1])  # before the run, then at the end of each round
+    first = []
 
-    def known(self, rows):
-        if len(seen) < 2:  # before the run
-            seen.append(rows)
-            return torch.ones((), dtype=torch.float64)
-        if len(seen) == 2 or rows is seen[0]:
-            self.now = next(values)
-            if self.now == 0.9:
-                self.first = [parameter.detach().clone() for parameter in self.bench.parameters]
-        seen.append(rows)
-        return torch.tensor(self.now, dtype=torch.float64)
+    def known(self, *, usual):
+        now = next(values)
+        if now == 0.9:
+            first.extend(parameter.detach().clone() for parameter in self.bench.parameters)
+        return torch.tensor([now, now], dtype=torch.float64)
 
-    monkeypatch.setattr(Rounds, "_known", known)
+    monkeypatch.setattr(HeldBack, "known", known)
     bench = Workbench(copy.deepcopy(model), split, device=torch.device("cpu"))
     (phase,) = method.phases()
     run_phases(bench, [phase])
-    assert same([parameter.detach() for parameter in bench.parameters], phase.first)
+    assert same([parameter.detach() for parameter in bench.parameters], first)
 
 
 def test_length_follows_the_effort(case):
@@ -179,7 +130,7 @@ def test_samples_that_are_held_back_are_never_descended_on(case):
     bench = Workbench(copy.deepcopy(model), split, device=torch.device("cpu"))
     (phase,) = Adaptive().phases()
     phase.prepare(bench)
-    for name, rows in phase.held.items():
+    for name, rows in phase.held.rows.items():
         assert len(rows) == int(0.1 * len(split[name]))
         used = torch.cat([batch.rows for batch in phase.kept[name].in_order()])
         assert not set(rows.tolist()) & set(used.tolist())

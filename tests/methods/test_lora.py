@@ -21,7 +21,16 @@ transformers = pytest.importorskip("transformers")
 def test_only_the_adapter_moves_and_it_is_saved_as_one(tmp_path):
     model = adapted()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    result = unlearn(model, split(), "two-stage", out=tmp_path / "run", guard=None, compute=Compute("cpu"), **QUICK)
+    result = unlearn(
+        model,
+        split(),
+        "two-stage",
+        profile="released",
+        out=tmp_path / "run",
+        guard=None,
+        compute=Compute("cpu"),
+        **QUICK,
+    )
     after = result.model.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {name for name in before if is_adapter(name)}

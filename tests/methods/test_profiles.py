@@ -50,13 +50,23 @@ def test_every_method_is_exported_and_has_typed_fields(name):
         assert parameters[row["name"]].annotation
 
 
-@pytest.mark.parametrize("method", [uw.TwoStage(stage2_epochs=1), uw.TwoStage])
+@pytest.mark.parametrize("method", [uw.FineTune(epochs=1), uw.FineTune])
 def test_an_object_and_a_class_do_what_the_name_does(model, split, method):
-    values = {"stage2_epochs": 1} if method is uw.TwoStage else {}
+    values = {"epochs": 1} if method is uw.FineTune else {}
     made = unlearn(model, split, method, **values, **QUICK)
-    named = unlearn(model, split, "two-stage", stage2_epochs=1, **QUICK)
+    named = unlearn(model, split, "ft", epochs=1, **QUICK)
     assert same(weights(made.model), weights(named.model))
     assert made.settings == named.settings
+
+
+@pytest.mark.parametrize("method", ["two-stage", uw.TwoStage])
+def test_two_stage_scales_itself_on_own_models_and_an_object_has_the_values_of_the_release(model, split, method):
+    few = {"stage1_epochs": 0, "stage2_epochs": 0}
+    found = unlearn(model, split, method, **few, **QUICK)
+    assert (found.config["profile"], found.settings.steps) == ("default", "scaled")
+    released = unlearn(model, split, method, profile="released", **few, **QUICK)
+    assert (released.config["profile"], released.settings.steps) == ("released", "fixed")
+    assert unlearn(model, split, uw.TwoStage(**few), **QUICK).settings.steps == "fixed"
 
 
 def test_an_object_runs_under_the_name_of_its_profile(model, split, tmp_path):

@@ -240,7 +240,9 @@ def _double(split):
 def test_at_the_ends_of_alpha_the_sign_does_not_matter(model, split, alpha):
     rates = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2}
     runs = [
-        unlearn(model, split, "two-stage", alpha=alpha, mean_sign=sign, compute=Compute("cpu"), **rates).model
+        unlearn(
+            model, split, "two-stage", profile="released", alpha=alpha, mean_sign=sign, compute=Compute("cpu"), **rates
+        ).model
         for sign in (-1, 1)
     ]
     for first, second in zip(*(run.parameters() for run in runs), strict=True):
@@ -250,7 +252,9 @@ def test_at_the_ends_of_alpha_the_sign_does_not_matter(model, split, alpha):
 def test_between_the_ends_of_alpha_the_sign_matters(model, split):
     rates = {"stage1_learning_rate": 1e-2, "stage2_learning_rate": 1e-2, "stage2_epochs": 20}
     runs = [
-        unlearn(model, split, "two-stage", alpha=0.5, mean_sign=sign, compute=Compute("cpu"), **rates).model
+        unlearn(
+            model, split, "two-stage", profile="released", alpha=0.5, mean_sign=sign, compute=Compute("cpu"), **rates
+        ).model
         for sign in (-1, 1)
     ]
     assert any(
@@ -287,14 +291,20 @@ def test_the_velocity_is_the_direction_that_was_taken_and_is_orthogonal_to_the_s
 
 
 def test_at_its_start_stage_2_has_no_wasserstein_distance(model, split):
-    result = unlearn(model, split, "two-stage", stage2_epochs=1, compute=Compute("cpu"))
+    result = unlearn(model, split, "two-stage", profile="released", stage2_epochs=1, compute=Compute("cpu"))
     assert result.history.column("squared_wasserstein")[0] == 0
 
 
 def test_normalisation_statistics_do_not_move(digits):
     _benchmark, task, original = digits
     result = unlearn(
-        original, task.train, "two-stage", stage1_learning_rate=1e-3, stage2_learning_rate=1e-3, compute=Compute("cpu")
+        original,
+        task.train,
+        "two-stage",
+        profile="released",
+        stage1_learning_rate=1e-3,
+        stage2_learning_rate=1e-3,
+        compute=Compute("cpu"),
     )
     buffers = [list(model.buffers()) for model in (original, result.model)]
     assert same(*buffers)
@@ -303,7 +313,15 @@ def test_normalisation_statistics_do_not_move(digits):
 
 def test_training_mode_moves_them(digits):
     _benchmark, task, original = digits
-    result = unlearn(original, task.train, "two-stage", normalisation="train", stage2_epochs=1, compute=Compute("cpu"))
+    result = unlearn(
+        original,
+        task.train,
+        "two-stage",
+        profile="released",
+        normalisation="train",
+        stage2_epochs=1,
+        compute=Compute("cpu"),
+    )
     assert not same(*[list(model.buffers()) for model in (original, result.model)])
 
 
@@ -328,7 +346,7 @@ def test_stage_1_raises_forget_and_pins_remote(digits):
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage2_epochs": 0}
     after = evaluate(
-        unlearn(original, task.train, "two-stage", compute=Compute("cpu"), **settings).model,
+        unlearn(original, task.train, "two-stage", profile="released", compute=Compute("cpu"), **settings).model,
         task.train,
         compute=Compute("cpu"),
     )
@@ -344,7 +362,13 @@ def test_pinning_adjacent_too_keeps_more_of_it_in_stage_1(digits):
     found = {
         pinned: evaluate(
             unlearn(
-                original, task.train, "two-stage", constrain_adjacent=pinned, compute=Compute("cpu"), **settings
+                original,
+                task.train,
+                "two-stage",
+                profile="released",
+                constrain_adjacent=pinned,
+                compute=Compute("cpu"),
+                **settings,
             ).model,
             task.train,
             compute=Compute("cpu"),
@@ -393,9 +417,9 @@ def test_proposition_2_bounds_the_forget_accuracy_of_a_trained_network(digits, a
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"alpha": alpha, "mean_sign": sign}
     between = unlearn(
-        original, task.train, "two-stage", compute=Compute("cpu"), **settings | {"stage2_epochs": 0}
+        original, task.train, "two-stage", profile="released", compute=Compute("cpu"), **settings | {"stage2_epochs": 0}
     ).model
-    after = unlearn(original, task.train, "two-stage", compute=Compute("cpu"), **settings).model
+    after = unlearn(original, task.train, "two-stage", profile="released", compute=Compute("cpu"), **settings).model
     inputs, labels = task.train.samples.dataset.data
     forget = task.train.forget
     with torch.no_grad():
@@ -417,7 +441,15 @@ def test_the_model_given_is_never_changed(digits):
     _benchmark, task, original = digits
     original.train()
     before = weights(original)
-    unlearn(original, task.train, "two-stage", guard=None, stage1_learning_rate=1e-2, compute=Compute("cpu"))
+    unlearn(
+        original,
+        task.train,
+        "two-stage",
+        profile="released",
+        guard=None,
+        stage1_learning_rate=1e-2,
+        compute=Compute("cpu"),
+    )
     assert same(before, weights(original))
     assert original.training
     original.eval()

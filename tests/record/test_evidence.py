@@ -99,16 +99,24 @@ def test_what_an_earlier_request_forgot_is_not_learned_again(run, tmp_path):
     with pytest.raises(
         UsageError, match=r"keeps 8 samples that request '2031-17' or an earlier one made the model forget"
     ):
-        unlearn_on_record(run.result.model, second, "two-stage", out=tmp_path / "x", **common)
+        unlearn_on_record(run.result.model, second, "two-stage", profile="released", out=tmp_path / "x", **common)
     with pytest.raises(UsageError, match=r"test split keeps 8 samples of what request '2031-17' .* test=test.after"):
         unlearn_on_record(
-            run.result.model, second.after(run.split), "two-stage", out=tmp_path / "x", test=second, **common
+            run.result.model,
+            second.after(run.split),
+            "two-stage",
+            profile="released",
+            out=tmp_path / "x",
+            test=second,
+            **common,
         )
     assert list(tmp_path.iterdir()) == []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tested = second.after(run.split)
-        unlearn_on_record(run.result.model, tested, "two-stage", out=tmp_path / "x", test=tested, **common)
+        unlearn_on_record(
+            run.result.model, tested, "two-stage", profile="released", out=tmp_path / "x", test=tested, **common
+        )
     record = json.loads((tmp_path / "x" / "record.json").read_text())
     assert record["scores"]["test"]["forgotten"]["samples"] == 8
     assert [check.holds for check in check_chain(record, [run.record], run.public)] == [True]
@@ -116,7 +124,7 @@ def test_what_an_earlier_request_forgot_is_not_learned_again(run, tmp_path):
     fewer = Split(tuple(column[8:] for column in run.data), forget=range(32, 42), adjacent=range(42, 52))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn_on_record(run.result.model, fewer, "two-stage", out=tmp_path / "y", **common)
+        unlearn_on_record(run.result.model, fewer, "two-stage", profile="released", out=tmp_path / "y", **common)
 
 
 @pytest.fixture

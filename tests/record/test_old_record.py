@@ -98,7 +98,13 @@ def test_a_new_request_continues_an_old_record(old, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         unlearn_on_record(
-            old.model, second.after(old.split), "two-stage", out=tmp_path / "two", request=request, **FAST
+            old.model,
+            second.after(old.split),
+            "two-stage",
+            profile="released",
+            out=tmp_path / "two",
+            request=request,
+            **FAST,
         )
     record = read_record(tmp_path / "two" / "record.json")
     assert record["previous"] == {"hash": old.record["hash"], "id": "2031-17"}

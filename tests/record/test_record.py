@@ -331,7 +331,9 @@ def chain(run):
     model = run.result.model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        unlearn_on_record(model, split, "two-stage", out=run.folder / "two", test=split, request=request, **FAST)
+        unlearn_on_record(
+            model, split, "two-stage", profile="released", out=run.folder / "two", test=split, request=request, **FAST
+        )
     return read_record(run.folder / "two" / "record.json")
 
 
@@ -376,6 +378,7 @@ def test_a_chain_begins_where_the_last_request_ended(run, tmp_path):
             run.model,
             run.split,
             "two-stage",
+            profile="released",
             out=tmp_path / "x",
             request=Request(id="again", previous=run.file),
             compute=Compute("cpu"),
@@ -409,7 +412,13 @@ def test_a_wrong_request_is_refused_before_anything_is_done(run, tmp_path, reque
     request_ = {name: places.get(value, value) for name, value in request_.items()}
     with pytest.raises(UsageError, match=message):
         unlearn_on_record(
-            run.model, run.split, "two-stage", out=tmp_path / "run", request=request_, compute=Compute("cpu")
+            run.model,
+            run.split,
+            "two-stage",
+            profile="released",
+            out=tmp_path / "run",
+            request=request_,
+            compute=Compute("cpu"),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["damaged.json"]
 
@@ -423,7 +432,9 @@ def test_a_request_is_about_samples(run, tmp_path):
 
 def test_a_record_needs_a_folder_and_a_signature_its_package(run, monkeypatch):
     with pytest.raises(UsageError, match="Pass out= to unlearn"):
-        unlearn_on_record(run.model, run.split, "two-stage", request={"id": "x"}, compute=Compute("cpu"))
+        unlearn_on_record(
+            run.model, run.split, "two-stage", profile="released", request={"id": "x"}, compute=Compute("cpu")
+        )
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(UsageError, match=r"unweave\[record\]"):
         load_public(run.folder / "key.pub")
@@ -436,10 +447,21 @@ def test_a_resumed_run_began_when_it_was_first_started(run, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Stage2, "step", lambda self, number: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            unlearn_on_record(run.model, run.split, "two-stage", out=tmp_path / "run", request=request, **FAST)
+            unlearn_on_record(
+                run.model, run.split, "two-stage", profile="released", out=tmp_path / "run", request=request, **FAST
+            )
     file = tmp_path / "run.unfinished" / "run.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"begun": "2001-02-03T04:05:06+00:00"}))
-    unlearn_on_record(run.model, run.split, "two-stage", out=tmp_path / "run", request=request, resume=True, **FAST)
+    unlearn_on_record(
+        run.model,
+        run.split,
+        "two-stage",
+        profile="released",
+        out=tmp_path / "run",
+        request=request,
+        resume=True,
+        **FAST,
+    )
     assert read_record(tmp_path / "run" / "record.json")["times"]["begun"] == "2001-02-03T04:05:06+00:00"
 
 

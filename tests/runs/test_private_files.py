@@ -31,7 +31,9 @@ def run(folder, *, resume=False, **more):
     torch.manual_seed(0)
     split = Split(DATA, forget=[7], adjacent=range(8, 20), remote=range(20, 60))
     callbacks = [Checkpoints(steps=1), *more.get("callbacks", ())]
-    return unlearn(nn.Linear(5, 3), split, "two-stage", out=folder, resume=resume, **QUICK, callbacks=callbacks)
+    return unlearn(
+        nn.Linear(5, 3), split, "two-stage", profile="released", out=folder, resume=resume, **QUICK, callbacks=callbacks
+    )
 
 
 def test_only_the_model_of_a_run_without_a_record_is_for_others(tmp_path):

@@ -154,13 +154,13 @@ def test_an_unfinished_run_of_an_older_version_resumes(model, split, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(Stage2, "step", lambda self, number: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            unlearn(model, split, "two-stage", **how)
+            unlearn(model, split, "two-stage", profile="released", **how)
     work = tmp_path / "run.unfinished"
     (work / "config.json").write_text(json.dumps(configuration(work)))
     (work / "begun").write_text("2001-02-03T04:05:06+00:00")
     (work / "run.json").unlink()
     with pytest.raises(UsageError, match="different values for settings"):
-        unlearn(model, split, "two-stage", **how, alpha=0.9, resume=True)
-    unlearn(model, split, "two-stage", **how, resume=True)
+        unlearn(model, split, "two-stage", profile="released", **how, alpha=0.9, resume=True)
+    unlearn(model, split, "two-stage", profile="released", **how, resume=True)
     assert not {"config.json", "begun"} & {path.name for path in (tmp_path / "run").iterdir()}
     assert configuration(tmp_path / "run")["method"] == "two-stage"

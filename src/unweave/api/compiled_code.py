@@ -48,6 +48,7 @@ def warm(
     Raises:
         UsageError: An argument cannot be used, or the device is not one for which code is compiled by itself.
 
+    >>> import torch
     >>> data = (torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     >>> split = Split(data, forget=[0, 1], adjacent=[2, 3])
     >>> warm(nn.Linear(4, 2), split, "ga", out="code", compute=Compute("cpu"))
@@ -64,15 +65,8 @@ def warm(
     path = Path(out)
     if path.is_dir():
         raise UsageError(f"{path} is a folder, but out= must be a file. Give a name in it, such as {path / 'code'}.")
-    bench = Workbench(
-        copied(model).to(device),
-        split,
-        device=device,
-        task=task,
-        precision=compute.precision,
-        compile="off",
-        keep_data=compute.keep_data,
-    )
+    how: dict[str, Any] = {"precision": compute.precision, "keep_data": compute.keep_data}
+    bench = Workbench(copied(model).to(device), split, device=device, task=task, compile="off", **how)
     if not bench.forward.compiling.may_choose:
         raise UsageError(f"Code is compiled by itself on CUDA only, and this device is {device}. Choose a CUDA device.")
     write_code(bench, list(chosen.phases()), path)

@@ -46,7 +46,7 @@ from unweave.engine import (
 )
 from unweave.errors import UsageError, require_seed
 from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
-from unweave.methods import Method, make_method
+from unweave.methods import Method, find_method, make_method
 from unweave.record import certificate_of, published_rows
 from unweave.runs import OutputFolder, SaveWith, label_names, left_in_order, model_card, run_page
 from unweave.storage import HISTORY, PAGE, SCORES, VERDICT, fingerprint, provenance
@@ -88,7 +88,8 @@ def unlearn(
         compute: Device, precision, memory, and how several processes share the model.
         guard: Limits at which a run that destroys the model is stopped. None: no guard.
         callbacks: What goes along with the run: `Watch`, `Track`, `Checkpoints`, `Best`, or your own.
-        profile: A named set of values of a method given by name (``unweave methods NAME``).
+        profile: A named set of values of a method given by name (``unweave methods NAME``). None: its first; for
+            two-stage ``default``, which finds its steps and length.
         settings: Settings of a method given by name, on top of its profile.
 
     Returns:
@@ -103,6 +104,8 @@ def unlearn(
     >>> result.cost.sample_gradients
     10
     """
+    if profile is None and not isinstance(method, Method):
+        profile = find_method(method).on_own_models or None
     chosen = _chosen(method, settings, profile)
     require_arguments(model, split, test, guard, compute, resume=resume, out=out)
     chosen.check(split)

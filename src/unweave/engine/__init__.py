@@ -18,17 +18,19 @@ from unweave.engine.callbacks import (
     require_callbacks,
 )
 from unweave.engine.checkpoints import CheckpointFolder
+from unweave.engine.compiling_ahead import write_code
 from unweave.engine.compute import Compute
 from unweave.engine.cost import Cost
 from unweave.engine.forward import Forward
 from unweave.engine.guard import CollapseError, Guard, Limits, advice_on
+from unweave.engine.held_back import HeldBack, look
 from unweave.engine.history import History
 from unweave.engine.loop import run_phases
 from unweave.engine.optimizers import OptimizerName, make_optimizer
 from unweave.engine.phase import Logged, Phase
 from unweave.engine.progress_line import ProgressLine, make_bar
+from unweave.engine.scaled_steps import add, metric, relative_length, remember, weight_scales
 from unweave.engine.tracking import Track
-from unweave.engine.warming import write_code
 from unweave.engine.watch import Watch
 from unweave.engine.workbench import Workbench
 
@@ -43,6 +45,7 @@ __all__ = [
     "Cost",
     "Forward",
     "Guard",
+    "HeldBack",
     "History",
     "Limits",
     "Logged",
@@ -57,12 +60,18 @@ __all__ = [
     "Track",
     "Watch",
     "Workbench",
+    "add",
     "advice_on",
     "derive_seed",
+    "look",
     "make_bar",
     "make_optimizer",
+    "metric",
     "of_kind",
+    "relative_length",
+    "remember",
     "require_callbacks",
     "run_phases",
+    "weight_scales",
     "write_code",
 ]

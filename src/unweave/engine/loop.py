@@ -101,6 +101,7 @@ class _Run:
         if done:
             self._restore(done)
         with own_random_numbers(self.bench.device), self.bench.working(), self.line:
+            self.bench.forward.compiling.expect(self._ahead(0))
             for index, phase in enumerate(self.phases):
                 if done and index < done.phase:
                     continue

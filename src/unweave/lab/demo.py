@@ -62,6 +62,7 @@ def run_demo(folder: Path, *, seeds: int, device: str | None, say: Callable[[str
             method = find_method(name)
             settings = dict(benchmark.settings_for(method, None))
             how: dict[str, Any] = {"seed": seed, "compute": Compute(device), "guard": None}  # show a collapse
+            how["profile"] = next(iter(method.profiles))
             say(f"seed {seed}: {title}")
             result = unlearn(original, task.train, method, **how, **settings)
             note(title, result.model)

@@ -46,20 +46,28 @@ import torch
 from torch import Tensor
 
 from unweave.data import RETAINED, Batch
-from unweave.engine import Batches, Logged, Phase, Workbench, derive_seed
-from unweave.maths import Gradient, gram_matrix, squared_lengths
+from unweave.engine import (
+    HeldBack,
+    Logged,
+    Phase,
+    Workbench,
+    add,
+    derive_seed,
+    metric,
+    relative_length,
+    remember,
+    weight_scales,
+)
+from unweave.maths import Gradient, gram_matrix
 from unweave.methods.method import Method
 from unweave.settings import Around, Between, OneOf, setting
 
-SMALL = 1e-6  # ε: gradients below this count as none
-LEAST_SCALE = 0.02  # of the root mean square of all weights: what a tensor of zeros may move by
 LOOKED_AT = 4  # times as many forget samples are looked at in a step as are differentiated
 RESTORING = 20  # restoring steps at the end of a round, at most
 PASS = 200  # steps of a pass over the kept data, at most, while batches may grow
 LARGEST_BATCH = 256
 SHORTEST_PASS = 100  # steps that the effort counts as a pass at least
 FAR = 0.15  # share of held-back samples that is much to miss
-USUAL = 0.95  # quantile of kept losses that counts as usual, where a task has no margin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +151,10 @@ class Rounds(Phase):
         s = self.settings
         bench.mode("eval")
         kept = [name for name in RETAINED if len(bench.split[name])]
-        self.held = {name: _drawn(bench, name, share=s.held_back, most=s.held_most) for name in kept}
+        self.held = HeldBack(bench, share=s.held_back, most=s.held_most)
         count = sum(len(bench.split[name]) for name in kept)
         size = s.batch_size or min(LARGEST_BATCH, max(32, math.ceil(count / PASS / len(kept))))
-        self.kept = {name: self._without_held(name, size) for name in kept}
+        self.kept = {name: self.held.rest(bench.batches(name, size=size)) for name in kept}
         weights = {"adjacent": 1.0, "remote": s.remote_weight if len(kept) > 1 else 1.0}
         total = sum(weights[name] for name in kept)
         self.weights = {name: weights[name] / total for name in kept}
@@ -161,18 +169,15 @@ class Rounds(Phase):
         """Measure the weights and the held-back samples. Everything that is found on the way starts at 0."""
         bench = self.bench
         parameters = [parameter.detach() for parameter in bench.parameters]
-        sizes = torch.tensor([parameter.numel() for parameter in parameters], dtype=torch.float64, device=bench.device)
-        every = bench.changed_weights()
-        overall = (squared_lengths(every).sum() / sum(weight.numel() for weight in every)).sqrt()
-        self.scales = (squared_lengths(parameters) / sizes).sqrt().clamp(min=LEAST_SCALE * overall)
+        self.scales = weight_scales(bench)
         self.velocity: Gradient = [torch.zeros_like(parameter) for parameter in parameters]
         self.squares: Gradient = [torch.zeros_like(parameter) for parameter in parameters]
         self.best: Gradient = [parameter.clone() for parameter in parameters]
         zero = torch.zeros((), dtype=torch.float64, device=bench.device)
         self.usual = zero
         if not self.bounded:
-            self.usual = self._losses(torch.cat(list(self.held.values()))).quantile(USUAL)
-        self.before = torch.stack([self._known(rows) for rows in self.held.values()])
+            self.usual = self.held.usual_loss()
+        self.before = self.held.known(usual=self.usual)
         self.values = zero.repeat(len(self.ends))
         self.best_value, self.rate, self.over = zero - 1, zero + 0.5, zero.clone()
 
@@ -186,9 +191,8 @@ class Rounds(Phase):
         first = self.ends[turn - 1] if turn else 0
         done = (number - first) / (self.ends[turn] - first)
         gradient = self.bench.gradient([self._objective(number)])
-        torch._foreach_mul_(self.squares, s.memory)
-        torch._foreach_addcmul_(self.squares, gradient, gradient, value=1 - s.memory)
-        self.metric = self._metric(number)
+        remember(self.squares, gradient, memory=s.memory)
+        self.metric = metric(self.squares, self.scales, memory=s.memory, steps=number + 1)
         shortfall, uphill = self._shortfall(number)
         self.logged["shortfall"] = shortfall
         self._tangent(gradient, uphill, rate=s.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))
@@ -213,15 +217,6 @@ class Rounds(Phase):
         self.logged |= {f"{name}_loss": mean.detach() for name, mean in means.items()}
         return torch.stack([self.weights[name] * mean for name, mean in means.items()]).sum()
 
-    def _metric(self, number: int) -> Gradient:
-        """Return P, one tensor for each weight."""
-        roots = torch._foreach_sqrt(torch._foreach_div(self.squares, 1 - self.settings.memory ** (number + 1)))
-        torch._foreach_add_(roots, SMALL)
-        torch._foreach_reciprocal_(roots)
-        for root, scale in zip(roots, self.scales, strict=True):
-            root.mul_(scale.to(root.dtype))
-        return list(roots)
-
     def _tangent(self, gradient: Gradient, uphill: Gradient, *, rate: float) -> None:
         """Descend along P g with momentum, without changing S to first order."""
         s = self.settings
@@ -231,9 +226,9 @@ class Rounds(Phase):
         products = gram_matrix([uphill, along, self.velocity])
         self.steepness = products[0, 1]
         part = torch.where(self.steepness > 0, products[0, 2] / self.steepness, 0)
-        self._add(self.velocity, along, -part)
+        add(self.velocity, along, -part)
         wanted = self.rate * rate
-        length = self._length(self.velocity)
+        length = relative_length(self.velocity, self.scales)
         self._move(self.velocity, torch.where(length > 0, torch.minimum(wanted, s.reach / length), 0))
         self.along = along
 
@@ -241,7 +236,7 @@ class Rounds(Phase):
         """Take a Newton step for S = τ along P u, no longer than the reach."""
         s = self.settings
         excess = (shortfall - s.budget * s.margin**2).clamp(min=0)
-        length = self._length(self.along)
+        length = relative_length(self.along, self.scales)
         newton = torch.minimum(share * excess / self.steepness, s.reach / length)
         self._move(self.along, torch.where((self.steepness > 0) & (length > 0), newton, 0))
 
@@ -282,9 +277,9 @@ class Rounds(Phase):
         """Restore the constraint, look at the held-back samples, and decide how to go on."""
         s = self.settings
         holds = self._settle(turn)
-        now = torch.stack([self._known(rows) for rows in self.held.values()])
+        now = self.held.known(usual=self.usual)
         kept = torch.minimum(now, self.before).mean()
-        self.logged |= {f"held_{name}": known for name, known in zip(self.held, now, strict=True)}
+        self.logged |= {f"held_{name}": known for name, known in zip(self.held.rows, now, strict=True)}
         earlier, self.values[turn] = self.values[:turn].clone(), kept
         if holds and bool(kept > self.best_value):
             self.best_value = kept
@@ -323,54 +318,14 @@ class Rounds(Phase):
         margins = self.bench.margins(batch)
         return margins if self.bounded else margins - self.usual.to(margins.dtype)
 
-    def _known(self, rows: Tensor) -> Tensor:
-        """Return the share of these samples that is recognised; where that is not known, of those with usual losses."""
-        if not len(rows):
-            return torch.ones((), dtype=torch.float64, device=self.bench.device)
-        outputs, labels = self._outputs(rows)
-        known = self.bench.task.recognised(outputs, labels)
-        if known is None:
-            known = self.bench.task.losses(outputs, labels) <= self.usual
-        return known.double().mean()
-
-    def _losses(self, rows: Tensor) -> Tensor:
-        return self.bench.task.losses(*self._outputs(rows)).double()
-
-    def _outputs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        bench = self.bench
-        outputs, labels = bench.forward.rows(
-            bench.task.tried_outputs, bench.model, bench.split.samples, rows, labels=bench.task.label_rows
-        )
-        return outputs, bench.task.labels(labels)
-
-    def _without_held(self, name: str, size: int) -> Batches:
-        batches = self.bench.batches(name, size=size)
-        return batches.only(~torch.isin(batches.rows, self.held[name].to(batches.rows.device)))
-
     # Weights
 
-    def _length(self, direction: Gradient) -> Tensor:
-        """Return the root mean square of a direction, each tensor relative to its weights."""
-        count = sum(part.numel() for part in direction)
-        return (squared_lengths(direction) / self.scales.square()).sum().div(count).sqrt()
-
     def _move(self, direction: Gradient, by: Tensor) -> None:
-        self._add([parameter.data for parameter in self.bench.parameters], direction, -by)
-
-    def _add(self, to: Gradient, direction: Gradient, by: Tensor) -> None:
-        for mine, part in zip(to, direction, strict=True):
-            mine.addcmul_(part, by.to(part.dtype))
+        add([parameter.data for parameter in self.bench.parameters], direction, -by)
 
     def _set(self, weights: Gradient) -> None:
         for parameter, weight in zip(self.bench.parameters, weights, strict=True):
             parameter.data.copy_(weight)
-
-
-def _drawn(bench: Workbench, name: str, *, share: float, most: int) -> Tensor:
-    """Return rows of a subset to hold back, in order; the same for the same seed."""
-    rows = bench.split.rows(name)
-    draw = torch.Generator().manual_seed(derive_seed(bench.seed, "held back", name))
-    return rows[torch.randperm(len(rows), generator=draw)[: min(most, int(share * len(rows)))].sort().values]
 
 
 def _ends(steps: int, *, effort: float, least: int) -> Iterator[int]:

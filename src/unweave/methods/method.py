@@ -39,6 +39,7 @@ class Method(Settings, ABC):
     - ``needs`` are the subsets that it reads. The subsets of a tuple are read as one: some may be empty, not all.
     - ``profiles`` are named sets of values, such as ``paper``. The first is the default and is empty: the defaults of
       the fields are its values. The others state what differs from these.
+    - ``on_own_models`` is the profile of a run on a model of the user's own, if it is not the first; "" if it is.
     - ``takes_loss`` is False for a method that works on logits and labels, and so cannot use a loss of the user's own.
     - ``needs_classes`` is True for a method that works on the classes that a label chooses from.
     - ``needs_tokens`` is True for a method that works on the tokens of answers, and so on language models only.
@@ -51,6 +52,7 @@ class Method(Settings, ABC):
     summary: ClassVar[str] = ""
     needs: ClassVar[tuple[str | tuple[str, ...], ...]] = SUBSETS
     profiles: ClassVar[Profiles] = {"default": {}}
+    on_own_models: ClassVar[str] = ""
     takes_loss: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
     needs_tokens: ClassVar[bool] = False

@@ -86,7 +86,9 @@ class Request(DeletionRequest):
     )
     out: str | os.PathLike[str] | None = option(None, path=True, help="Folder to write. It must be new or empty.")
     method: str | None = option(None, help="Name of a method (see `unweave methods`).")
-    profile: str | None = option(None, help="Profile of the method: a named set of settings. Default: its first.")
+    profile: str | None = option(
+        None, help="Profile of the method: a named set of settings. Default: its first; of two-stage, default."
+    )
     goal: str | None = option(None, choices=("erase", "retrain"), help="Goal: erase, or retrain (as if never trained).")
     settings: Mapping[str, Any] = option({}, key="set", help="Setting of the method. Repeatable.")
     seed: int = option(0, help="Seed of everything random.")
@@ -182,7 +184,8 @@ class Request(DeletionRequest):
             name, settings = self.method or names[0], {**settings, "goal": self.goal}
             if name not in names:
                 raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
-        return find_method(name).configure(settings, profile=self.profile)
+        method = find_method(name)
+        return method.configure(settings, profile=self.profile or method.on_own_models or None)
 
     def completed(self) -> Self:
         """Return the request with the keys that the request of the run before fills in."""

@@ -202,8 +202,7 @@ def test_a_run_goes_on_as_without_a_background_when_that_fails(case, monkeypatch
 
 def test_nothing_is_ordered_that_would_be_ready_too_late(monkeypatch, tmp_path, model, split):
     act(monkeypatch, tmp_path, seconds={**FREE, "in the background": 1.0})
-    monkeypatch.setattr(Background, "open", lambda self: setattr(self, "allowed", True))
-    monkeypatch.setattr(Background, "order", lambda *_: pytest.fail("something was ordered"))
+    monkeypatch.setattr(Background, "_start", lambda self: pytest.fail("a process was started"))
     unlearn(model, split, "ft", compute=AUTO, **LONG)
 
 
@@ -211,6 +210,21 @@ def test_the_process_ends_when_its_input_does():
     process = subprocess.Popen([sys.executable, "-P", str(PROGRAM)], stdin=subprocess.PIPE)
     process.stdin.close()
     assert process.wait(timeout=120) == 0
+
+
+def test_the_process_starts_ahead_where_later_phases_have_much_to_do(monkeypatch, tmp_path, model, split):
+    act(monkeypatch, tmp_path, seconds={**FREE, "in the background": 1e9})
+    started = []
+    monkeypatch.setattr(Background, "_start", lambda self: started.append(1))
+    how = {"stage1_remote_batch": 20, "stage2_remote_batch": 20, "stage2_adjacent_batch": 4, "guard": None}
+    unlearn(model, split, "two-stage", compute=AUTO, **how)
+    assert not started
+    monkeypatch.setattr(background, "MANY", 6 * 3 * 2 * 20)  # epochs × steps × batches × samples
+    unlearn(model, split, "two-stage", compute=AUTO, **how)
+    assert len(started) == 1
+    monkeypatch.setattr(background, "MANY", 6 * 3 * 2 * 20 + 1)
+    unlearn(model, split, "two-stage", compute=AUTO, **how)
+    assert len(started) == 1
 
 
 def test_few_cores_and_the_cpu_compile_nothing_in_the_background(monkeypatch):

@@ -32,17 +32,17 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
     split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
     settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "guard": None}
     model = Scaled()
-    plain = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="off"), **settings)
+    plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **settings)
     before = set(compiled._WARM)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RunWarning)
-        fast = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **settings)
+        fast = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **settings)
     assert before < compiled._WARM
     assert list(fast.model.state_dict()) == list(model.state_dict())
     for key, tensor in plain.model.state_dict().items():
         assert torch.allclose(fast.model.state_dict()[key], tensor, atol=1e-5)
     known = set(compiled._WARM)
-    unlearn(model, split, "two-stage", seed=1, compute=Compute("cpu", compile="auto"), **settings)
+    unlearn(model, split, "two-stage", profile="released", seed=1, compute=Compute("cpu", compile="auto"), **settings)
     assert known == compiled._WARM
 
 
@@ -71,10 +71,10 @@ def test_a_run_goes_uncompiled_when_the_compiler_fails(model, split, monkeypatch
 
         return call
 
-    plain = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="off"), **FAST)
+    plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **FAST)
     monkeypatch.setattr(torch, "compile", broken)
     with pytest.warns(RunWarning, match="no compiler here"):
-        found = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **FAST)
+        found = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **FAST)
     assert same(weights(plain.model), weights(found.model))
 
 

@@ -70,12 +70,12 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_run_goes_uncompiled_with_one_warning_when_internals_changed(change, model, split, monkeypatch):
-    plain = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="off"), **FAST)
+    plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **FAST)
     torch._dynamo.reset()
     CHANGES[change](monkeypatch)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        found = unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **FAST)
+        found = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **FAST)
     monkeypatch.undo()
     assert [warning.category for warning in seen] == [RunWarning]
     assert str(seen[0].message).startswith("The model could not be compiled")
@@ -86,7 +86,7 @@ def test_a_run_goes_uncompiled_with_one_warning_when_internals_changed(change, m
 def test_the_warning_names_the_cause_and_not_the_wrapper(model, split, monkeypatch):
     monkeypatch.delattr(torch._inductor.compile_fx, "compile_fx")
     with pytest.warns(RunWarning, match="cannot import name 'compile_fx'"):
-        unlearn(model, split, "two-stage", compute=Compute("cpu", compile="on"), **FAST)
+        unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="on"), **FAST)
 
 
 @pytest.mark.parametrize("change", ["missing", "other arguments", "unimportable"])

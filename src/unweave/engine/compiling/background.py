@@ -2,8 +2,8 @@
 
 The process compiles a copy of the model's form, without its weights, and so fills torch's cache on disk. A mark
 (`unweave.engine.compiling.variants`) tells that a variant is ready; this process then finds the code within seconds.
-The other process starts with the run, because it has to import torch first. It ends with the run, or when this process
-ends.
+The other process has to import torch first. So it starts with the run where later phases have much to do, and else when
+it is clear that it pays. It ends with the run, or when this process ends.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 CORES = 4  # with fewer, compiling would slow the steps down
 SHORT = 1e-4  # seconds after which a thread makes way for another, so that importing does not hold up steps
+MANY = 250_000  # samples that later phases differentiate; with fewer, starting the process ahead is not worth it
 SHARE = 0.5  # of the free memory of the device that the other process may take
 PROGRAM = Path(__file__).with_name("compiling_process.py")
 
@@ -51,6 +52,8 @@ class Order:
     backend: Any
     grad: bool
     autocast: bool
+    products: str  # how exact products in float32 are
+    deterministic: bool
     memory: float  # share of the device's memory that may be taken
     marks: dict[int, str]
 
@@ -67,9 +70,15 @@ class Background:
         self._errors: IO[bytes] | None = None
 
     def open(self) -> None:
-        """Allow orders where that is possible. Start the process ahead of the first, unless this is one of many."""
+        """Allow orders where that is possible."""
         self.allowed = can_compile_beside(self.device) and self._most_memory is None
-        if self.allowed and multiprocessing.parent_process() is None and processes.count() == 1:
+
+    def expect(self, samples: int) -> None:
+        """Start the process ahead of the first order if later phases have so many samples to run.
+
+        Not in one of many workers, which would all import torch at the same time.
+        """
+        if samples >= MANY and self.allowed and multiprocessing.parent_process() is None and processes.count() == 1:
             try:
                 self._start()
             except OSError as error:
@@ -93,7 +102,19 @@ class Background:
             self.allowed = bool(memory)
             return
         form = map_tensors(partial(torch.empty_like, device="meta"), data)
-        order = Order(function, model, form, self.device, backend, first.grad, first.autocast, memory, marks)
+        order = Order(
+            function,
+            model,
+            form,
+            self.device,
+            backend,
+            grad=first.grad,
+            autocast=first.autocast,
+            products=torch.get_float32_matmul_precision(),
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+            memory=memory,
+            marks=marks,
+        )
         try:
             content = describe(order)
             self._start()

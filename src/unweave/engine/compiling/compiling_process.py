@@ -45,15 +45,17 @@ def work(order: Order) -> None:
 
     from unweave.engine.compiling.forwards import compiled
     from unweave.engine.compiling.torch_internals import allow_variants
-    from unweave.runtime import autocast, fast_products
+    from unweave.runtime import autocast
 
+    torch.set_float32_matmul_precision(order.products)
+    torch.use_deterministic_algorithms(order.deterministic)
     device = order.device
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.set_per_process_memory_fraction(order.memory, device)
     callee = compiled(order.model, order.backend)
     precision: Any = "bfloat16" if order.autocast else "float32"
-    with fast_products(device, precision), torch.set_grad_enabled(order.grad), allow_variants(4 * len(order.marks)):
+    with torch.set_grad_enabled(order.grad), allow_variants(4 * len(order.marks)):
         for size, mark in order.marks.items():
             with autocast(device, precision):
                 found = order.function(callee, blank(order.data, size, device))

@@ -105,6 +105,10 @@ class Forwards:
             self.background.stop()
             self.marks.release_all()
 
+    def expect(self, passes: Mapping[int, int]) -> None:
+        """Prepare for the passes with gradient of later phases, counted by their number of samples."""
+        self.background.expect(sum(samples * count for samples, count in passes.items()))
+
     def step(
         self, number: int, *, of: int, first: int = 0, may_record: bool = True, ahead: Mapping[int, int] | None = None
     ) -> None:
