@@ -61,7 +61,7 @@ def limited(found: Mapping[str, Any]) -> str:
         for row in each:
             limit = row["limit_bytes"]
             held = "" if limit is None else f"{row['taken_of_limit']:.1%}"
-            slower = f"{row['times_as_long']:.2f}" if "times_as_long" in row else row["error"]
+            slower = f"{row['times_as_long']:.2f}" if "times_as_long" in row else "ran out of memory"
             rows.append(
                 [
                     name,
