@@ -108,7 +108,7 @@ def test_a_stage_whose_weights_are_damaged_is_left_out_and_the_run_comes_to_its_
 def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkeypatch):
     """As on CUDA: convolutions are channels last there, and a fused optimiser takes state of that layout only."""
     from unweave.engine import workbench
-    from unweave.methods import two_stage
+    from unweave.methods import stages
     from unweave.runtime import precision
 
     cuda = torch.device("cuda")
@@ -119,16 +119,16 @@ def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkey
         optimizers.append(torch.optim.Adam(parameters, lr=learning_rate, fused=True))
         return optimizers[-1]
 
-    monkeypatch.setattr(two_stage, "make_optimizer", fused)
+    monkeypatch.setattr(stages, "make_optimizer", fused)
     images = torch.randn(60, 3, 8, 8), torch.arange(60) % 3
     split = Split(images, forget=range(6), adjacent=range(6, 24))
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 3), torch.nn.Flatten(), torch.nn.Linear(80, 3)]
     model = torch.nn.Sequential(*layers)
     values = {"stage1_learning_rate": 1e-2, "stage1_remote_batch": 4, "stage1_epochs": 2, "stage2_epochs": 0}
     whole = run(model, split, None, values=values)
-    taken = two_stage.Stage1.step
+    taken = stages.Stage1.step
     with monkeypatch.context() as patch:
-        patch.setattr(two_stage.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
+        patch.setattr(stages.Stage1, "step", lambda self, number: taken(self, number) if number < 9 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(model, split, CheckpointFolder(tmp_path, every_steps=1), values=values)
     resumed = []
@@ -137,7 +137,7 @@ def test_an_optimisers_state_comes_back_laid_out_as_its_weights(tmp_path, monkey
         resumed.extend(self.optimizer.state.items())  # the run frees it after the stage
         return taken(self, number)
 
-    monkeypatch.setattr(two_stage.Stage1, "step", noting)
+    monkeypatch.setattr(stages.Stage1, "step", noting)
     again = run(model, split, CheckpointFolder(tmp_path), resume=True, values=values)
     for weight, state in resumed:
         assert state["exp_avg"].stride() == state["exp_avg_sq"].stride() == weight.stride()

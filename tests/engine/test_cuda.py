@@ -87,9 +87,9 @@ def test_a_seed_repeats_itself_on_cuda_with_deterministic_algorithms(digits, mon
 
 @pytest.mark.parametrize("stage", ["Stage1", "Stage2"])
 def test_a_stopped_run_resumes_exactly_on_cuda_with_deterministic_algorithms(stage, digits, tmp_path, monkeypatch):
-    from unweave.methods import two_stage
+    from unweave.methods import stages
 
-    stopped = getattr(two_stage, stage)
+    stopped = getattr(stages, stage)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     benchmark, task, original = digits
     settings = benchmark.settings["two-stage"]["released"] | {"stage1_epochs": 1, "stage2_epochs": 2}

@@ -11,8 +11,8 @@ from tests.helpers.fitting import ON_ANYTHING
 from unweave import Checkpoints, Compute, RunError, Split, UsageError, unlearn
 from unweave.engine import Workbench
 from unweave.errors import RunWarning
-from unweave.methods import find_method, two_stage
-from unweave.methods.two_stage import Stage2
+from unweave.methods import find_method, stages
+from unweave.methods.stages import Stage2
 from unweave.runtime import parse_bytes
 
 CPU = torch.device("cpu")
@@ -150,10 +150,11 @@ def test_a_stage_frees_its_optimiser_for_the_next_also_after_a_resume(tmp_path, 
         return step(self, number)
 
     optimizers = []
-    make = two_stage.make_optimizer
-    monkeypatch.setattr(two_stage, "make_optimizer", lambda *a, **k: optimizers.append(make(*a, **k)) or optimizers[-1])
+    make = stages.make_optimizer
+    monkeypatch.setattr(stages, "make_optimizer", lambda *a, **k: optimizers.append(make(*a, **k)) or optimizers[-1])
     monkeypatch.setattr(Stage2, "step", noting)
-    settings = {"stage1_epochs": 2, "stage2_epochs": 2, "stage2_adjacent_batch": 2, "guard": None}
+    settings = {"profile": "released", "stage1_epochs": 2, "stage2_epochs": 2, "stage2_adjacent_batch": 2}
+    settings["guard"] = None
     options = {"compute": Compute("cpu"), "callbacks": [Checkpoints(steps=1)], **settings}
     with pytest.raises(KeyboardInterrupt):
         unlearn(convolutional(), images(), "two-stage", out=tmp_path, **options)

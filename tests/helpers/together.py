@@ -46,7 +46,7 @@ SMALL_BATCHES = {
     "stage2_remote_batch": 11,
     "stage2_remote_batches": 3,
 }
-BASELINE = {"epochs": 2, "batch_size": 9, "learning_rate": 1e-2}
+BASELINE = {"epochs": 2, "batch_size": 19, "learning_rate": 1e-2}
 BASELINES = {
     "ft": BASELINE,
     "ga": {**BASELINE, "epochs": 1},

@@ -107,6 +107,11 @@ class ScaledStage1(Stage1):
         """Return whether the forget data is forgotten, and remote data as it was."""
         return bool(self.over > 0)
 
+    def release(self) -> None:
+        """Free what only this stage's steps need, as large as two gradients."""
+        super().release()
+        self.velocity, self.squares = [], []
+
     def _forgetting(self, losses: Tensor) -> Tensor:
         """Return −L_f and the penalty. Samples above C add nothing, so the mean is that of the others."""
         lacking = (losses < self.clip).double().mean().clamp(min=1 / len(losses))

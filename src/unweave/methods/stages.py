@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,9 @@ class Stage1(Phase):
     """Raise the clipped forget loss; pin the remote loss with an augmented Lagrangian (Eq. 1–4)."""
 
     name = "stage 1"
-    keeps = ("pinned", "multiplier", "optimizer", "settled", "relapse_multiplier")
-    guards = ("remote",)  # stage 1 gives adjacent data up, stage 2 recovers it
-    guards_at_end = ("remote", "forget")
+    keeps: ClassVar[tuple[str, ...]] = ("pinned", "multiplier", "optimizer", "settled", "relapse_multiplier")
+    guards: tuple[str, ...] = ("remote",)  # stage 1 gives adjacent data up, stage 2 recovers it
+    guards_at_end: tuple[str, ...] = ("remote", "forget")
     pace = 1.0  # of the multiplier
 
     def __init__(self, settings: TwoStage) -> None:
@@ -109,8 +109,8 @@ class Stage2(Phase):
     """Descend on the adjacent loss, orthogonally to ∇L̃_f and ∇L_r (Eq. 8–10)."""
 
     name = "stage 2"
-    keeps = ("velocity", "reference")
-    guards = ("remote",)
+    keeps: ClassVar[tuple[str, ...]] = ("velocity", "reference")
+    guards: tuple[str, ...] = ("remote",)
 
     def __init__(self, settings: TwoStage) -> None:
         self.settings = settings

@@ -12,7 +12,8 @@ gradient descent (Eq. 10): it steps along the adjacent gradient, less its part i
 where P is the distribution of the forget losses and θ̄ are the weights after stage 1. The Wasserstein term keeps single
 forget samples from sliding back while the mean stays where it is. α = 0 is plain PGD, the paper's ablation.
 
-The stages are in ``stages.py``. The profile ``released`` is what the authors' code does. It differs from the printed equations in that
+The stages are in ``stages.py``. The profile ``released`` is what the authors' code does. It differs from the printed
+equations in that
 
 - the mean forget loss enters L̃_f with a minus sign, so that samples whose loss falls weigh more, not less;
 - stage 2 has momentum, added *before* the projection, and the projected direction replaces the velocity, so that every

@@ -87,7 +87,7 @@ class Request(DeletionRequest):
     out: str | os.PathLike[str] | None = option(None, path=True, help="Folder to write. It must be new or empty.")
     method: str | None = option(None, help="Name of a method (see `unweave methods`).")
     profile: str | None = option(
-        None, help="Profile of the method: a named set of settings. Default: its first; of two-stage, default."
+        None, help="Profile of the method: a named set of settings. Default: its first; for two-stage, default."
     )
     goal: str | None = option(None, choices=("erase", "retrain"), help="Goal: erase, or retrain (as if never trained).")
     settings: Mapping[str, Any] = option({}, key="set", help="Setting of the method. Repeatable.")
@@ -177,15 +177,15 @@ class Request(DeletionRequest):
         require_type("settings", self.settings, Mapping, "names with values")
         for name in ("method", "goal", "profile"):
             require_type(name, getattr(self, name), (str, type(None)), "a name")
-        name, settings = self.method or inspect.signature(unlearn).parameters["method"].default, self.settings
-        if self.goal:
-            every = all_methods().items()
-            names = [name for name, one in every if any(row["name"] == "goal" for row in one.describe())]
-            name, settings = self.method or names[0], {**settings, "goal": self.goal}
-            if name not in names:
-                raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
+        names = [name for name, one in all_methods().items() if any(row["name"] == "goal" for row in one.describe())]
+        name = self.method or (names[0] if self.goal else inspect.signature(unlearn).parameters["method"].default)
+        if self.goal and name not in names:
+            raise UsageError(f"A goal is for methods with a setting goal ({', '.join(names)}), not for {name}.")
         method = find_method(name)
-        return method.configure(settings, profile=self.profile or method.on_own_models or None)
+        return method.configure(
+            {**self.settings, **({"goal": self.goal} if self.goal else {})},
+            profile=self.profile or method.on_own_models or None,
+        )
 
     def completed(self) -> Self:
         """Return the request with the keys that the request of the run before fills in."""

@@ -53,6 +53,7 @@ def test_memory_and_cores_are_limits(monkeypatch):
 
 def test_real_processes_are_measured(monkeypatch):
     monkeypatch.setattr(packing, "SECONDS", 0.1)
+    monkeypatch.setattr(packing, "LOOKS", 2)  # on a busy machine the speed never settles
     monkeypatch.setattr(packing.os, "cpu_count", lambda: 2)
     found = packing.packed(SMALL, Compute("cpu"))
     assert set(found.rates) == {1, 2}

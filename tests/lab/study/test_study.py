@@ -431,14 +431,12 @@ def test_the_command_shows_profiles_apart_and_only_its_own_failures(tmp_path):
 
 def test_one_command_makes_what_the_results_show_of_a_benchmark(tmp_path):
     words = [sys.executable, str(ROOT / "tools" / "complete.py"), "digits", "--out", str(tmp_path)]
-    words += ["--methods", "original,retrain,ga,ssd", "--seeds", "2", "--trials", "2", "--device", "cpu"]
+    words += ["--methods", "original,retrain,ga,ssd", "--seeds", "1", "--trials", "2", "--device", "cpu"]
     assert subprocess.run(words, capture_output=True, text=True, check=False).returncode == 0
     made = table(tmp_path / "study")
     found = made[(made.metric == "tow") & ~made.method.isin(["original", "retrain"])]
     rows = {(row.method, row.profile, row.seed) for row in found.itertuples()}
-    assert rows == {
-        (method, profile, seed) for method in ("ga", "ssd") for profile in ("official", "tuned") for seed in (0, 1)
-    }
+    assert rows == {(method, profile, 0) for method in ("ga", "ssd") for profile in ("official", "tuned")}
     assert set(json.loads((tmp_path / "tuning" / "best.json").read_text())["methods"]) == {"ga", "ssd"}
 
 
