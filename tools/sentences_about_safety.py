@@ -29,7 +29,7 @@ def _kills() -> Iterator[Sentence]:
 
 def _inputs() -> Iterator[Sentence]:
     found = json.loads((RESULTS / "fuzz" / "fuzz.json").read_text("utf-8"))
-    tried = [found["inputs"][kind] for kind in COUNTS]
+    tried = tuple(found["inputs"][kind] for kind in COUNTS)
     yield Sentence(SAFETY, "a run of {:,.0f} files, {:,.0f} calls, {:,.0f} command lines and {:,.0f} processes", tried)
     yield Sentence(
         SAFETY, "with {:.0f} tracebacks and {:.0f} writes outside", (found["tracebacks"], found["writes_outside"])
@@ -42,7 +42,7 @@ def _guard() -> Iterator[Sentence]:
     for subset in ("adjacent", "remote"):
         places = [f"{split} {subset}" for split in ("train", "test")]
         worst.append(max(_drop(study, who, place) for who in methods for place in places))
-    yield Sentence(SAFETY, "are {:.0f} points on adjacent data and {:.0f} on remote data", worst)
+    yield Sentence(SAFETY, "are {:.0f} points on adjacent data and {:.0f} on remote data", tuple(worst))
 
 
 def _drop(study: str, who: str, place: str) -> float:

@@ -66,6 +66,9 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
         "run that is examined 205",  # a name that is longer than a file may have
         "run that is examined 28",  # --from names a function that needs arguments
         "run that is examined 298",  # or what is no function
+        "study that goes on 6001690",  # null for the list of scores
+        "study that goes on 6001863",  # null for the settings of a cell
+        "study that goes on 6002195",  # null for the options of a study
         "run that is examined 92",  # a tokenizer whose limit is a text
     ],
 )

@@ -12,7 +12,7 @@ from tests.helpers.reports import METHODS, make_study
 from tests.helpers.tiny import tiny
 from unweave import RunError, UsageError
 from unweave.lab.report import read_results, write_report
-from unweave.lab.study import Store, originals, plan, read_times, run_study
+from unweave.lab.study import Cell, Store, originals, plan, read_times, run_study
 from unweave.storage import write_whole
 
 FEW = {(method, ""): METHODS[method, ""] for method in ("original", "two-stage", "ga")}
@@ -183,6 +183,23 @@ def test_a_pipe_in_a_study_is_refused_and_not_waited_for(study, name):
     for act in (lambda: read_results(study), lambda: Store.create(study, "digits")):
         with pytest.raises(UsageError, match="not a regular file"):
             act()
+
+
+def test_null_says_the_same_as_an_absent_entry(study):
+    before = Store.open(study).rows()
+    for file, place in (("study.json", ()), ("cells/ga.seed-0/run.json", ("configuration",))):
+        content = json.loads((study / file).read_text())
+        inner = content
+        for name in place:
+            inner = inner[name]
+        inner |= {"options": None, "presets": None} if not place else {"settings": None, "notes": None}
+        (study / file).write_text(json.dumps(content))
+    store = Store.open(study)
+    assert store.rows() == before
+    store.check_settings(Cell(method="ga", seed=1), {"epochs": 1})
+    file = study / "cells" / "ga.seed-0" / "scores.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "metrics": None, "cost": None}))
+    assert len(store.rows()) < len(before)
 
 
 # What a process left that was killed at the very end of its work

@@ -35,6 +35,7 @@ from unweave.lab.study.study_files import (
     read_runs,
     read_said,
     read_times,
+    without_nulls,
 )
 from unweave.lab.study.table import flatten, write_table
 from unweave.runs import UNFINISHED, load_weights, remove_folder, tidy, unfinished
@@ -161,7 +162,7 @@ class Store:
             require_form(content, CONFIGURATION, f"the configuration in {folder}")
         except UsageError as error:
             raise RunError(f"{error} Remove {folder}; the study then runs that cell again.") from error
-        return content
+        return without_nulls(content, CONFIGURATION)
 
     def has_failed(self, cell: Cell, *, since: float = 0.0) -> bool:
         """Return whether the cell failed after the time ``since`` (of ``time.time()``)."""

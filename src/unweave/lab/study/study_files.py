@@ -51,12 +51,12 @@ def read_about(folder: Path) -> dict[str, Any]:
     if content.get("schema") != SCHEMA:
         raise UsageError(f"{folder} has schema {content.get('schema')!r}; this unweave reads {SCHEMA}. Update unweave.")
     require_form(content, ABOUT, str(path))
-    for name, preset in content.get("presets", {}).items():
+    for name, preset in (content.get("presets") or {}).items():
         if not PLAIN_NAME.fullmatch(name):
             raise UsageError(f"{path} names a study {name!r}. Names have only letters, digits and the signs = , . + -")
         if any(len(row) != 3 for row in preset["rows"]):
             raise UsageError(f"{path}: a row of the study {name!r} must name a method, a profile and a variant.")
-    return content
+    return without_nulls(content, ABOUT)
 
 
 def of_cell(file: Path, form: Any) -> Any:
@@ -67,7 +67,16 @@ def of_cell(file: Path, form: Any) -> Any:
         _require_histograms(content, str(file))
     except UsageError as error:
         raise RunError(f"{error} Remove {file.parent}; the study then runs that cell again.") from error
-    return content
+    return without_nulls(content, form)
+
+
+def without_nulls(content: dict[str, Any], form: dict[str, Any]) -> dict[str, Any]:
+    """Return the content without optional entries that are null, which say the same as absent ones.
+
+    >>> without_nulls({"benchmark": "digits", "options": None}, ABOUT)
+    {'benchmark': 'digits'}
+    """
+    return {name: value for name, value in content.items() if value is not None or f"{name}?" not in form}
 
 
 def _require_histograms(content: dict[str, Any], where: str) -> None:
@@ -118,8 +127,7 @@ def read_runs(file: Path) -> list[dict[str, Any]]:
         return []
     content = read_json(file)
     require_form(content, RUNS, str(file))
-    runs: list[dict[str, Any]] = content["runs"]
-    return runs
+    return [without_nulls(run, RUNS["runs"][0]) for run in content["runs"]]
 
 
 def read_times(file: Path) -> list[tuple[str, float]]:
