@@ -31,6 +31,7 @@ def models(digits):
 
     def by(name, seed=0, **more):
         settings = {**benchmark.settings_for(find_method(name), None), **more}
+        settings["profile"] = next(iter(find_method(name).profiles))  # the benchmark's values belong to it
         initial = lambda: benchmark.initial(seed)  # noqa: E731
         return unlearn_with(
             original, task.train, name, seed=seed, initial=initial, compute=Compute("cpu"), **settings

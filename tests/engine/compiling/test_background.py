@@ -217,6 +217,7 @@ def test_the_process_starts_ahead_where_later_phases_have_much_to_do(monkeypatch
     started = []
     monkeypatch.setattr(Background, "_start", lambda self: started.append(1))
     how = {"stage1_remote_batch": 20, "stage2_remote_batch": 20, "stage2_adjacent_batch": 4, "guard": None}
+    how["profile"] = "released"  # says how long its second stage is
     unlearn(model, split, "two-stage", compute=AUTO, **how)
     assert not started
     monkeypatch.setattr(background, "MANY", 6 * 3 * 2 * 20)  # epochs × steps × batches × samples

@@ -19,8 +19,9 @@ def accuracies(digits):
         original = benchmark.train(task, seed=seed, device="cpu")
         found.setdefault("original", []).append(evaluate(original, task.train, task.test, compute=Compute("cpu")))
         for name in ("two-stage", "pgd", "ft", "ga"):
-            settings = benchmark.settings_for(find_method(name), None)
-            result = unlearn(original, task.train, method=name, seed=seed, compute=Compute("cpu"), **settings)
+            method = find_method(name)
+            method = method.configure(benchmark.settings_for(method, None))
+            result = unlearn(original, task.train, method, seed=seed, compute=Compute("cpu"))
             found.setdefault(name, []).append(evaluate(result.model, task.train, task.test, compute=Compute("cpu")))
     return lambda method, part, subset: statistics.mean(s[part][subset]["accuracy"] for s in found[method])
 
