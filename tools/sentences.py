@@ -29,6 +29,7 @@ NAMES = (
     "what-we-tried-unweave",
     "strangers",
     "speed",
+    "engine",
     "processes",
     "record",
     "safety",

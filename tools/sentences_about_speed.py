@@ -14,7 +14,7 @@ GIGABYTE, MILLI = 1e9, 1e3
 
 def speed() -> Iterator[Sentence]:
     """Yield the sentences."""
-    for part in (_processor, _sentences, _gpu_sentences, _retraining, _packing, _quality):
+    for part in (_summary, _processor, _sentences, _gpu_sentences, _retraining, _packing, _quality):
         yield from part()
 
 
@@ -25,6 +25,26 @@ def _said(phrase: str, *numbers: float) -> Sentence:
 def _read(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((RESULTS / "speed" / f"{name}.json").read_text(encoding="utf-8"))
     return found
+
+
+def _summary() -> Iterator[Sentence]:
+    found = _read("h200/gpu")
+    yield _said(
+        "takes {:.1f} s with compiled code in the cache, and {:.1f} s on a machine that has compiled nothing. Our "
+        "transcription of the authors' loop would take {:.0f} s",
+        found["whole_seconds"],
+        found["first_run_seconds"],
+        found["whole_yardstick_seconds"],
+    )
+    overhead = max(row["ratio"]["median"] for row in _read("overhead-cpu")["parts"].values())
+    yield _said("steps of two-stage take at most {:.2f} times as long", overhead)
+    above = _read("h200/memory")["gradients"]["gradients_above_fine_tuning"]["stage 2"]
+    yield _said("the peak of stage 2 is {:.2f} gradients above fine-tuning", above)
+    loads = _read("h200/roofline")["workloads"]
+    yield _said(
+        "at 64 px a step takes up to {:.1f} times as long as its largest floor, at 224 px up to {:.1f} times",
+        *(max(row["of_the_floor"] for name, row in loads.items() if name.startswith(size)) for size in ("64", "224")),
+    )
 
 
 def _processor() -> Iterator[Sentence]:
