@@ -28,6 +28,7 @@ NAMES = (
     "what-we-tried",
     "what-we-tried-unweave",
     "strangers",
+    "strangers-development",
     "speed",
     "engine",
     "processes",

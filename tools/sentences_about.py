@@ -13,6 +13,7 @@ from sentences_about_others import others
 from sentences_about_ranges import ranges
 from sentences_about_safety import safety
 from sentences_about_speed import speed
+from sentences_about_strangers import strangers
 
 FIVE, RETRAIN, SMALLER = (f"cifar100-resnet18/{name}" for name in ("each", "each-retrain", "smaller-step"))
 LARGE, LARGE_TUNED = "cifar100-resnet18/all", "cifar100-resnet18/tuned"
@@ -24,7 +25,14 @@ WHERE = ("test forget", "test adjacent", "test remote")
 def sentences() -> tuple[Sentence, ...]:
     """Return the sentences of all pages."""
     parts = (_readme, _large, _five, _five_retrain, _digits, _ten, _ten_retrain, _sentences, _vit, _toxigen)
-    return (*(sentence for part in parts for sentence in part()), *others(), *ranges(), *safety(), *speed())
+    return (
+        *(sentence for part in parts for sentence in part()),
+        *others(),
+        *ranges(),
+        *safety(),
+        *speed(),
+        *strangers(),
+    )
 
 
 def _said(phrase: str, *values: float, page: str = RESULT_PAGES) -> Sentence:

@@ -14,6 +14,7 @@ from bench.strangers.summary import FORGOTTEN, KEPT, cell_of, exceeds_retrained
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "strangers.md"
+DEVELOPMENT = ROOT / "docs" / "strangers-development.md"
 TRIED = ROOT / "docs" / "what-we-tried.md"
 RESULTS = ROOT / "results" / "strangers"
 NOT_YET = "Not run yet."
@@ -66,7 +67,8 @@ def facts(rows: Sequence[dict[str, Any]]) -> str:
 
 def filled(text: str, page: Path | None = None) -> str:
     """Return a page, that on strangers if none is named, with every table as the committed rows have it."""
-    for name, part in (_parts() if page != TRIED else _tried()).items():
+    parts = {DEVELOPMENT: _developed, TRIED: _tried}.get(page or PAGE, _judged)
+    for name, part in parts().items():
         marks = f"<!-- {name} -->", "<!-- end -->"
         text, found = re.subn(
             f"({re.escape(marks[0])}\n).*?({re.escape(marks[1])})",
@@ -79,10 +81,8 @@ def filled(text: str, page: Path | None = None) -> str:
     return text
 
 
-def _parts() -> dict[str, str]:
+def _developed() -> dict[str, str]:
     return {
-        "judgement": table(read("judgement.jsonl")),
-        "judgement facts": facts(read("judgement.jsonl")),
         "development": table(read("development.jsonl")),
         "development facts": facts(read("development.jsonl")),
         "two-stage": table(read("two-stage.jsonl")),
@@ -90,6 +90,13 @@ def _parts() -> dict[str, str]:
         "forecasts": page_tables.forecasts(read("forecasts.jsonl")),
         "unseen": page_tables.unseen(read("unseen.jsonl")),
         "oracle": page_oracle.oracle(read("oracle.jsonl")),
+    }
+
+
+def _judged() -> dict[str, str]:
+    return {
+        "judgement": table(read("judgement.jsonl")),
+        "judgement facts": facts(read("judgement.jsonl")),
         "choice": _of("choice.jsonl", page_oracle.choice),
         "second look": _of("judged.jsonl", lambda rows: table(_defaults(rows))),
         "second look facts": _of(
@@ -164,5 +171,5 @@ def _named(cells: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    for page in (PAGE, TRIED):
+    for page in (PAGE, DEVELOPMENT, TRIED):
         page.write_text(filled(page.read_text(encoding="utf-8"), page), encoding="utf-8")

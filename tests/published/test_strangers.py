@@ -16,7 +16,7 @@ from unweave.lab.protocol import PROTOCOL
 CHOICE = "choice.jsonl"
 
 
-@pytest.mark.parametrize("place", [page.PAGE, page.TRIED])
+@pytest.mark.parametrize("place", [page.PAGE, page.DEVELOPMENT, page.TRIED])
 def test_the_pages_have_the_committed_numbers(place):
     text = place.read_text(encoding="utf-8")
     assert page.filled(text, place) == text

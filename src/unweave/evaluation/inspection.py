@@ -30,7 +30,7 @@ class Inspection:
         entanglement: How strongly the forget set mixes with retained data, and which groups are at risk.
         still_recognised: The share of the forget samples that a model trained without them would probably recognise.
             This is an estimate: samples whose label wins the vote of the nearest retained samples, at the depth of
-            the model that says most about unseen data. docs/strangers.md has its error.
+            the model that says most about unseen data. docs/strangers-development.md has its error.
         advice: Advice, in sentences.
         at_risk: The retained groups that will probably lose accuracy if the forget set is erased, and about how much,
             in words. This is an estimate from their share of the neighbours; it is not calibrated.

@@ -6,7 +6,7 @@ neighbours there would vote for them. The input and the first layers know little
 model can learn. What a model does to unseen data lies between. So votes are counted at several depths, for forget
 samples, and for retained samples among each other. The latter are recognised by their neighbours more and more from
 the input to the last layer, where they are as training left them. The depth at which their share is half-way between
-its smallest and its largest value is the one whose votes count (``docs/strangers.md`` has the error).
+its smallest and its largest value is the one whose votes count (``docs/strangers-development.md`` has the error).
 """
 
 from __future__ import annotations
