@@ -27,7 +27,7 @@ def choice(rows: Sequence[Row]) -> str:
 
 
 def oracle(rows: Sequence[Row]) -> str:
-    """Return the oracle of every cell beside the default, on the half of the test data that did not choose."""
+    """Return the oracle of every cell beside the default, on the half of the test data that was not used to choose."""
     methods = _methods(rows)
     lines = [
         "| task | seed | trials each | oracle | adjacent test: default, oracle | remote test: default, oracle |",
@@ -61,7 +61,7 @@ def regret_in_words(rows: Sequence[Row]) -> str:
     for name in KEPT:
         values = [one[name] for one in found if name in one]
         words.append(f"{name} {statistics.median(values):.1f} in the median and {max(values):.1f} at worst")
-    return f"Regret in points, on the half that did not choose: {'; '.join(words)}."
+    return f"Regret in points, on the half of the test data that was not used to choose: {'; '.join(words)}."
 
 
 def regret_facts(rows: Sequence[Row]) -> str:
