@@ -82,8 +82,8 @@ def test_a_tutorial_has_its_code_its_outputs_and_its_pictures(site):
 
 @needs_mkdocs
 def test_links_to_files_of_the_repository_lead_to_the_clone(site):
-    text = (site / "results.html").read_text(encoding="utf-8")
-    assert 'href="../results/digits/all"' in text
+    text = (site / "results" / "digits.html").read_text(encoding="utf-8")
+    assert 'href="../../results/digits/all"' in text
     assert "source:" not in text
 
 
