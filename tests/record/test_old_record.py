@@ -146,3 +146,9 @@ def test_a_number_that_an_old_record_does_not_hold_is_named(old):
         if (row["split"], row["subset"], row["metric"]) == ("train", "forget", "accuracy"):
             row["value"] += 1
     assert check_scores(lacking, scores).holds is False
+
+
+def test_a_folder_in_the_place_of_proofs_is_no_traceback(unweave_command):
+    code, out, err = unweave_command("record", "verify", OLD_RUN / "record.json", "--proofs", ".")
+    assert code in (0, 1)
+    assert "Traceback" not in out + err

@@ -74,7 +74,7 @@ def check_record(
     if recompute and model is None:
         model = _folder_with_weights(folder)
     private, chosen = proofs or folder / PROOFS_FILE, chosen_options(options, small)
-    check, whole = _with_exact(record, private.with_name(EXACT_FILE))
+    check, whole = _with_exact(record, private.parent / EXACT_FILE)
     checks += [check, *_check_files(whole, folder, model=model, original=original)]
     if benchmark and not (model or source):
         train = _train_split(benchmark, folder, split=split, data=data, options=chosen)
