@@ -110,7 +110,7 @@ def in_a_fresh_process(way: str, *words: str, file: Path) -> dict[str, Any]:
 
 
 def show(way: str, row: dict[str, Any]) -> None:
-    """Print a way's line."""
+    """Print one result."""
     if "whole_seconds" not in row:
         print(f"{way}: {row['seconds']:.1f} s, {row['bytes'] / 1e6:.1f} MB", flush=True)
         return

@@ -42,7 +42,7 @@ STILL = 1e-12  # a step size that moves nothing
 
 
 class Block(nn.Module):
-    """A layer beside which its input passes on."""
+    """A layer whose input is added to its output."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
