@@ -109,7 +109,9 @@ class Adaptive(Method):
     budget: float = setting(
         0.005, at_least=0, below=1, help="The largest share of the forget set that may stay recognised; b."
     )
-    effort: float = setting(12.0, above=0, help="The most work, in passes over the kept data, of 100 steps at least.")
+    effort: float = setting(
+        12.0, above=0, at_most=1e6, help="The most work, in passes over the kept data, of 100 steps at least."
+    )
     learning_rate: float = setting(
         0.06, above=0, search=Around(10), help="Step size at the start of a round, relative to each weight tensor; η."
     )
