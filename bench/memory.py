@@ -247,7 +247,8 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(["gradients", *PARTS]), help="joined by commas")
     parser.add_argument("--quick", action="store_true", help="half as many steps")
     parser.add_argument("--small", action="store_true", help="tiny models, to rehearse")
-    parser.add_argument("--out", type=Path, help="folder for memory.json")
+    parser.add_argument("--out", type=Path, help="folder for the file")
+    parser.add_argument("--name", default="memory", help="of the file")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
     words = parser.parse_args()
     device = pick_device(words.device)
@@ -257,13 +258,13 @@ def main() -> None:
     for part in words.parts.split(","):
         if part == "gradients":
             content[part] = gradients(device, small=words.small)
-            measure.write(words.out, "memory", content, device)
+            measure.write(words.out, words.name, content, device)
             continue
         for name, work in PARTS[part](small=words.small):
             rows = content.setdefault("limits", {}).setdefault(name, [])
             for row in with_limits(name, work, device, steps=0.5 if words.quick else 1.0):
                 rows.append(row)
-                measure.write(words.out, "memory", content, device)
+                measure.write(words.out, words.name, content, device)
 
 
 if __name__ == "__main__":
