@@ -2,14 +2,16 @@
 
     python tools/language_evidence.py --model smollm2-135m --data DATA --out evidence [--benchmark tofu]
         [--option forget=forget10] [--methods all] [--goal retrain] [--trials 12] [--seeds 3] [--workers 8]
-        [--minutes 9] [--small]
+        [--minutes 14] [--final 5] [--compile off] [--small] [--only-pack]
 
-Originals and retrained models are trained while the settings of every method are tuned on other authors: 4 trials each,
-then 8, then as many as ``--trials`` says. Whatever number all methods have reached when time is up is what counts. Then
-every method runs with its tuned settings and every seed, and ``language_summary`` writes what the targets ask for.
+Originals and retrained models are trained while the settings of every method are tuned on other authors, trial by trial
+for all methods alike. Tuning ends when every method has had ``--trials`` trials, or when only the ``--final`` minutes
+are left: then the first trials count, as many as every method has finished. Every method runs with its tuned settings
+and every seed, seed by seed, and ``language_summary`` writes what the targets ask for. The same command resumes
+what was stopped, with the settings that it has chosen, if it had. ``--only-pack`` packs what there is.
 
-``--goal retrain`` tunes for being as a retrained model is. Of the methods, ``adaptive`` takes as long as training; name
-the others in ``--methods`` where time is short.
+Name slow methods first: a method's later trials wait for its earlier ones. ``--goal retrain`` tunes for being as a
+retrained model is. On a GPU the processes share it through MPS, where that is installed.
 
 The folder ``--out`` gets ``study``, ``tuning``, ``tuned`` and ``pack``. In ``pack`` are ``numbers.tar.gz`` (tables,
 trials, provenance and the summary), ``said.tar.gz`` (what the models write) and ``answers-N.tar.gz`` (all numbers about
@@ -29,12 +31,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import language_summary
-from unweave.lab.benchmarks import profile_of_goal
+from unweave.engine import Compute
+from unweave.lab.benchmarks import find_benchmark, profile_of_goal
+from unweave.lab.study import shared_gpu
+from unweave.lab.tuning import Tuning, tuned_methods
 
-STEPS = (4, 8)  # trials of each method before the last ones, so that a time limit leaves equal budgets
+GRACE = 30.0  # seconds that the last trials get to end
+PACKING = 15.0  # seconds for the summary and for packing
 PIECE = 10 * 2**20  # bytes of answers in one file
 REFERENCES = "original,retrain"
-NUMBERS = ("results.parquet", "study.json", "provenance.json", "summary.json", "summary.md")
+NUMBERS = ("results.parquet", "study.json", "provenance.json", "times.jsonl", "summary.json", "summary.md")
 TRIALS = ("trials.csv", "best.json", "tuning.json", "provenance.json")
 
 
@@ -44,63 +50,68 @@ class Evidence:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, self.out = given, given.out
         self.study, self.tuning, self.tuned = (given.out / name for name in ("study", "tuning", "tuned"))
-        self.end = time.monotonic() + 60 * given.minutes
+        self.end = time.monotonic() + 60 * given.minutes - PACKING
+        own = {"model": given.model, "rate": given.rate, "epochs": given.epochs}
+        own |= {"batch": given.batch, "asked": given.asked}
+        self.options = {"small": "true"} if given.small else {name: str(value) for name, value in own.items()}
+        self.options |= dict(option.split("=", 1) for option in given.option)
 
     @property
     def left(self) -> float:
         """The seconds left."""
         return max(0.0, self.end - time.monotonic())
 
-    def start(self, command: str, folder: Path, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, command: str, folder: Path, *more: str, seconds: float) -> subprocess.Popen[bytes]:
         """Start a command of unweave, which stops in time and keeps what is finished."""
         given = self.given
-        chosen = [f"--option=model={given.model}", f"--option=rate={given.rate}", f"--option=epochs={given.epochs}"]
-        chosen = (
-            ["--small"] if given.small else [*chosen, f"--option=batch={given.batch}", f"--option=asked={given.asked}"]
-        )
-        chosen += [f"--option={option}" for option in given.option]
-        words = [sys.executable, "-m", "unweave", command, given.benchmark, *chosen, "--data", str(given.data)]
-        words += ["--out", str(folder), "--time-limit", f"{self.left:.0f}", *more]
+        words = [sys.executable, "-m", "unweave", command, given.benchmark]
+        words += [f"--option={name}={value}" for name, value in self.options.items() if name != "small"]
+        words += [*(["--small"] if given.small else []), "--data", str(given.data), "--compile", given.compile]
+        words += ["--out", str(folder), "--time-limit", f"{seconds:.0f}", *more]
         print(f"[{time.strftime('%H:%M:%S')}, {self.left:.0f} s left]", *words[2:], flush=True)
         return subprocess.Popen(words)
 
     def run_cells(self, methods: str, *, workers: int, more: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start the study with these methods."""
         seeds = ["--seeds", str(self.given.seeds), "--workers", str(workers), "--keep-models", "originals"]
-        return self.start("study", self.study, "--methods", methods, *seeds, *more)
+        return self.start("study", self.study, "--methods", methods, *seeds, *more, seconds=self.left)
 
     def tune(self) -> None:
-        """Tune step by step, and keep the settings chosen after each step that all methods finished."""
-        for trials in [*(step for step in STEPS if step < self.given.trials), self.given.trials]:
-            words = ["--methods", self.given.methods, "--trials", str(trials), "--goal", self.given.goal]
-            words += ["--workers", str(self.given.workers)]
-            if self.left:
-                self.start("tune", self.tuning, *words).wait()
-            best = self.tuning / "best.json"
-            if not best.exists():
-                return
-            self.tuned.mkdir(exist_ok=True)
-            shutil.copy(best, self.tuned)
+        """Tune until all trials are run or the time is needed for the last runs; keep what the first trials chose."""
+        given = self.given
+        seconds = max(0.0, self.left - 60 * given.final - GRACE)
+        words = ["--methods", given.methods, "--trials", str(given.trials), "--goal", given.goal]
+        process = self.start("tune", self.tuning, *words, "--workers", str(given.workers), seconds=seconds)
+        try:
+            process.wait(timeout=seconds + GRACE)
+        except subprocess.TimeoutExpired:  # a trial that takes too long does not count
+            process.terminate()
+            process.wait()
+        benchmark = find_benchmark(given.benchmark, data=given.data, options=self.options)
+        names = tuned_methods(given.methods.split(","), tokens=True)
+        trials = Tuning(benchmark, self.tuning, names, trials=given.trials, goal=given.goal).write_best_of_first(
+            self.tuned
+        )
+        print(f"[{time.strftime('%H:%M:%S')}, {self.left:.0f} s left] {trials} trials of each method count", flush=True)
 
-    def chosen(self) -> dict[str, object]:
-        """Return what tuning chose."""
-        content: dict[str, object] = json.loads((self.tuned / "best.json").read_text())
-        return content
+    def chosen(self) -> list[str]:
+        """Return the methods that tuning chose settings for."""
+        return [*json.loads((self.tuned / "best.json").read_text())["methods"]]
 
     def run(self) -> bool:
         """Do everything that time allows; return whether all of it is done."""
         self.out.mkdir(parents=True, exist_ok=True)
-        references = self.run_cells(REFERENCES, workers=min(self.given.workers, 2 * self.given.seeds))
-        self.tune()
-        references.wait()
-        if not (self.tuned / "best.json").exists():
-            print("Not all methods have had their first trials. Run the same command again.")
-            return False
-        if not self.left:
-            return False
-        methods = ",".join([*REFERENCES.split(","), *self.chosen()["methods"]])  # type: ignore[misc]
-        more = ["--profiles", profile_of_goal(self.given.goal), "--tuned", str(self.tuned)]
-        done = self.run_cells(methods, workers=self.given.workers, more=more).wait() == 0
+        with shared_gpu(Compute()):
+            references = self.run_cells(REFERENCES, workers=min(self.given.workers, 2 * self.given.seeds))
+            if not (self.tuned / "best.json").exists():  # cells may have been run with what was chosen
+                self.tune()
+            references.wait()
+            if not (self.tuned / "best.json").exists():
+                print("Not all methods have had a trial. Run the same command again.")
+                return False
+            methods = ",".join([*REFERENCES.split(","), *self.chosen()])
+            more = ["--profiles", profile_of_goal(self.given.goal), "--tuned", str(self.tuned)]
+            done = self.run_cells(methods, workers=self.given.workers, more=more).wait() == 0
         return done and bool(self.left)
 
     def pack(self) -> None:
@@ -149,19 +160,23 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--minutes", type=float, default=14)
     parser.add_argument(
         "--rate", default="2e-4", help="step size of training; open-unlearning's 1e-5 is for 1B and more"
     )
     parser.add_argument("--epochs", type=int, default=10, help="of training")
     parser.add_argument("--batch", type=int, default=32, help="of training")
     parser.add_argument("--asked", type=int, default=200, help="most questions of a group, except of forget")
+    parser.add_argument("--final", type=float, help="minutes for the last runs. Default: a third of --minutes")
+    parser.add_argument("--compile", choices=("auto", "on", "off"), default="auto", help="as of unweave study")
     parser.add_argument("--small", action="store_true", help="a rehearsal on a CPU with a tiny model")
+    parser.add_argument("--only-pack", action="store_true", help="sum up and pack what there is")
     given = parser.parse_args()
     if not (given.small or given.model):
         parser.error("give --model FOLDER, or --small")
+    given.final = given.minutes / 3 if given.final is None else given.final
     evidence = Evidence(given)
-    done = evidence.run()
+    done = not given.only_pack and evidence.run()
     if (evidence.study / "results.parquet").exists():
         print(language_summary.write(evidence.study))
     evidence.pack()

@@ -158,6 +158,31 @@ def test_recognised_counts_tokens_or_what_greedy_generation_writes():
         assert generated[row, 1] == pytest.approx(length / len(answer), abs=1e-6)
 
 
+def test_it_takes_many_tokens_to_reach_a_margin():
+    """One token that became impossible is not a forgotten answer, though the mean loss says so."""
+    batch = {"input_ids": torch.zeros(2, 9, dtype=torch.long), "labels": torch.zeros(2, 9, dtype=torch.long)}
+
+    class Says(torch.nn.Module):
+        def forward(self, input_ids):
+            logits = torch.zeros(*input_ids.shape, 2)
+            logits[0, 0, 1] = 40.0  # one token has a loss of 40
+            logits[1, :, 1] = 5.0  # each has a loss of 5
+            return logits
+
+    task = uw.Language()
+    losses, margins = (function(Says(), batch) for function in (task.batch_losses, task.batch_margins))
+    assert losses[0] > losses[1] > 5 - 1e-2
+    assert margins[0] < 0.7 < 2.4 < margins[1]
+    assert torch.allclose(task.margins(task.outputs(Says(), batch), batch["labels"]), margins)
+
+
+@pytest.mark.parametrize("method", ["adaptive", "two-stage"])
+def test_with_few_kept_answers_none_is_held_back(method):
+    split = uw.Split(data(), forget=[0], adjacent=[1, 2], remote=[3, 4])
+    result = uw.unlearn(llama(), split, method, compute=uw.Compute("cpu"), guard=None)
+    assert result.history.rows
+
+
 def test_the_task_is_found_and_may_be_named():
     split = uw.Split(data(), forget=[0], adjacent=[1])
     rows_of = split.rows("forget", "adjacent")

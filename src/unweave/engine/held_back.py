@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -26,9 +28,18 @@ class HeldBack:
         return batches.only(~torch.isin(batches.rows, held.to(batches.rows.device)))
 
     def usual_loss(self) -> Tensor:
-        """Return a loss that nearly all of the samples stay below."""
-        _, losses = look(self.bench, torch.cat(list(self.rows.values())), usual=torch.zeros((), dtype=torch.float64))
-        return losses.quantile(USUAL)
+        """Return a loss that nearly all of the samples stay below; 0 if there are none."""
+        return self._usual(self.bench.task.losses)
+
+    def usual_margin(self) -> Tensor:
+        """Return a margin that nearly all of the samples stay below; 0 if there are none."""
+        return self._usual(self.bench.task.margins)
+
+    def _usual(self, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        rows = torch.cat(list(self.rows.values()))
+        if not len(rows):
+            return torch.zeros((), dtype=torch.float64, device=self.bench.device)
+        return value(*_seen(self.bench, rows)).double().quantile(USUAL)
 
     def known(self, *, usual: Tensor) -> Tensor:
         """Return the share of each subset that is recognised."""
@@ -42,13 +53,18 @@ def look(bench: Workbench, rows: Tensor, *, usual: Tensor) -> tuple[Tensor, Tens
     """
     if not len(rows):
         return torch.ones((), dtype=torch.float64, device=bench.device), torch.zeros(0, device=bench.device)
-    outputs, labels = bench.forward.rows(
-        bench.task.tried_outputs, bench.model, bench.split.samples, rows, labels=bench.task.label_rows
-    )
-    labels = bench.task.labels(labels)
+    outputs, labels = _seen(bench, rows)
     losses = bench.task.losses(outputs, labels).double()
     known = bench.task.recognised(outputs, labels)
     return (losses <= usual.to(losses.device) if known is None else known).double().mean(), losses
+
+
+def _seen(bench: Workbench, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the outputs and the labels of some samples."""
+    outputs, labels = bench.forward.rows(
+        bench.task.tried_outputs, bench.model, bench.split.samples, rows, labels=bench.task.label_rows
+    )
+    return outputs, bench.task.labels(labels)
 
 
 def _drawn(bench: Workbench, name: str, *, share: float, most: int) -> Tensor:

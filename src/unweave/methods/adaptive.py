@@ -189,7 +189,7 @@ class Rounds(Phase):
         zero = torch.zeros((), dtype=torch.float64, device=bench.device)
         self.usual = zero
         if not self.bounded:
-            self.usual = self.held.usual_loss()
+            self.usual = self.held.usual_margin()
         self.before = self.held.known(usual=self.usual)
         self.values = zero.repeat(len(self.ends))
         self.best_value, self.rate, self.over = zero - 1, zero + 0.5, zero.clone()

@@ -9,6 +9,10 @@ A sample is *recognised* if enough of the answer's tokens are right in one forwa
 tokens that are on top when all tokens before them are given (exact memorisation). ``by="generation"`` counts those that
 greedy generation writes before its first other token. Up to there both have read the same text, so one forward pass
 tells.
+
+The *margin* of a sample is the mean over its tokens of min(ℓ_t, 5) / 2. A loss alone can be raised by one token that
+becomes very unlikely, while the rest of the answer stays. Here it takes many tokens. A margin of 1 is a loss of 2,
+about that of models that never saw the fact.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from unweave.tasks.task import Task
 from unweave.tasks.token_logits import IGNORED, token_values
 
 By = Literal["tokens", "generation"]
-LOSS, RIGHT, TOKENS = range(3)  # columns of the outputs
+LOSS, RIGHT, TOKENS, MARGIN = range(4)  # columns of the outputs
+ENOUGH, UNIT = 5.0, 2.0  # of margins: losses of tokens are counted up to 5, a probability of 0.7%
 
 
 class Language(Task):
@@ -40,7 +45,7 @@ class Language(Task):
     Raises:
         UsageError: The threshold is not above 0 and at most 1, or ``by`` is unknown.
 
-    >>> task, outputs = Language(threshold=0.9), torch.tensor([[0.1, 1.0, 7.0], [2.3, 0.5, 8.0]])
+    >>> task, outputs = Language(threshold=0.9), torch.tensor([[0.1, 1.0, 7.0, 0.05], [2.3, 0.5, 8.0, 0.9]])
     >>> task.losses(outputs, torch.tensor([7, 8])), task.recognised(outputs, torch.tensor([7, 8])).tolist()
     (tensor([0.1000, 2.3000]), [True, False])
     """
@@ -61,14 +66,15 @@ class Language(Task):
     # One number per sample
 
     def outputs(self, model: nn.Module, data: Data) -> Tensor:
-        """Return mean loss, share of right tokens and number of tokens of every answer, as three columns."""
+        """Return four columns: mean loss, share of right tokens, number of tokens, and margin of every answer."""
         values, answer = token_values(model, data, _loss_and_right)
         count = answer.sum(dim=1)
         right = values[..., 1]
         if self.by == "generation":
             right = torch.where(answer, right, 1).cumprod(dim=1)
-        losses, right = ((part * answer).sum(dim=1) / count for part in (values[..., 0], right))
-        return torch.stack([losses, right, count.to(losses.dtype)], dim=1)
+        parts = (values[..., 0], right, _towards_margin(values[..., 0]))
+        losses, right, margins = ((part * answer).sum(dim=1) / count for part in parts)
+        return torch.stack([losses, right, count.to(losses.dtype), margins], dim=1)
 
     def tried_outputs(self, model: nn.Module, data: Data) -> Tensor:
         """Return what `outputs` returns; name the inputs where the model cannot take them."""
@@ -95,6 +101,11 @@ class Language(Task):
         """Return the losses, which stand in for log-odds."""
         return self.batch_losses(model, data)
 
+    def batch_margins(self, model: nn.Module, data: Data) -> Tensor:
+        """Return the margin of every answer."""
+        values, answer = token_values(model, data, token_losses)
+        return (_towards_margin(values) * answer).sum(dim=1) / answer.sum(dim=1)
+
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the first column."""
         return outputs[:, LOSS]
@@ -102,6 +113,10 @@ class Language(Task):
     def odds(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the losses, which stand in for log-odds."""
         return self.losses(outputs, labels)
+
+    def margins(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the last column."""
+        return outputs[:, MARGIN]
 
     def recognised(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return whether enough tokens of each answer are right."""
@@ -144,3 +159,12 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _loss_and_right(logits: Tensor, targets: Tensor) -> Tensor:
     return torch.stack([token_losses(logits, targets), (logits.argmax(dim=-1) == targets).to(logits.dtype)], dim=-1)
+
+
+def _towards_margin(losses: Tensor) -> Tensor:
+    """Return what each token adds to the mean that is the margin.
+
+    >>> _towards_margin(torch.tensor([1.0, 14.0]))
+    tensor([0.5000, 2.5000])
+    """
+    return losses.clamp(max=ENOUGH) / UNIT

@@ -17,8 +17,9 @@ from unweave.errors import RunError, UsageError
 from unweave.evaluation import Predictions
 from unweave.lab.benchmarks import find_benchmark, tofu, tofu_data
 from unweave.lab.study import plan, run_study
-from unweave.lab.tuning import carve
+from unweave.lab.tuning import Space, carve
 from unweave.lab.tuning.objectives import accuracies
+from unweave.methods import find_method
 from unweave.tasks import Language
 
 
@@ -176,6 +177,25 @@ def test_tuning_forgets_other_authors_than_the_study(name, data):
     assert len(tuned.train.forget) == len(task.train.forget)
     assert all(tuned.test[subset].tolist() == tuned.train[subset].tolist() for subset in ("forget", "adjacent"))
     assert all(tuned.rows[row].get("perturbed_answer") for row in tuned.train.forget)
+
+
+def test_step_sizes_and_their_search_follow_the_one_of_training(data):
+    small, large = (find_benchmark("tofu", data=data, options={"rate": rate}) for rate in ("4e-4", "1e-5"))
+
+    def steps(benchmark, name):
+        return benchmark.settings_for(find_method(name), None).get("learning_rate")
+
+    assert [steps(small, name) for name in ("npo", "undial", "ft", "adaptive")] == [4e-4, 4e-4, 4e-4, None]
+    assert [steps(large, name) for name in ("npo", "undial", "ft")] == [None, None, 1e-5]  # their own defaults
+    space = Space.of(small, "npo", goal="erase").searched["learning_rate"]
+    assert (space.low, space.high) == (pytest.approx(4e-5), pytest.approx(1.2e-3))
+
+
+def test_some_remote_questions_judge_a_trial(data, few_words):
+    task = carve(find_benchmark("tofu", data=data, options={"forget": "forget01"}).load(), seed=0, texts=True)
+    assert task.test["forget"].tolist() == task.train["forget"].tolist()
+    assert len(task.test["remote"]) == 400 < len(task.train["remote"])
+    assert set(task.test["remote"].tolist()) <= set(task.train["remote"].tolist())
 
 
 def test_tuning_of_language_models_judges_probabilities():

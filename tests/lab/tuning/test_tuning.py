@@ -458,6 +458,23 @@ def test_unequal_trials_make_no_profile(tmp_path):
     assert not (tmp_path / "t" / "best.json").exists()
 
 
+def test_the_first_trials_can_be_used_when_time_is_up(tuned, tmp_path):
+    """As many of each method as all have finished, whatever the others had later."""
+    tune(SOURCE, tmp_path / "t", methods=["ga"], trials=4, device="cpu")
+    tune(SOURCE, tmp_path / "t", methods=["ssd"], trials=2, device="cpu")
+    tuning = Tuning(tiny(), tmp_path / "t", ["ga", "ssd"], trials=10, goal="erase")
+    assert tuning.write_best_of_first(tmp_path / "first") == 2
+    assert not (tmp_path / "t" / "best.json").exists()
+    best = json.loads((tmp_path / "first" / "best.json").read_text())
+    assert best["trials"] == 2
+    scores = [float(row["score"]) for row in rows(tmp_path / "t") if row["method"] == "ga"][:2]
+    assert best["methods"]["ga"]["highest_score"] == max(scores)
+    assert best["methods"]["ga"]["cost"]["trials"] == 2
+    more = Tuning(tiny(), tmp_path / "t", ["ga", "ssd", "ft"], trials=10, goal="erase")
+    assert more.write_best_of_first(tmp_path / "none") == 0
+    assert not (tmp_path / "none").exists()
+
+
 def test_workers_find_what_one_process_finds(tuned, tmp_path):
     tune(SOURCE, tmp_path / "t", methods=QUICK, trials=10, workers=2, device="cpu", write=say)
     assert rows(tmp_path / "t") == rows(tuned)

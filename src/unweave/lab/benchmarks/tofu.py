@@ -37,12 +37,19 @@ from unweave.lab.benchmarks.tofu_data import (
     template_distances,
     words_of,
 )
-from unweave.lab.benchmarks.tofu_settings import FOR_LANGUAGE, given_for, recipe_of, small_language_settings
+from unweave.lab.benchmarks.tofu_settings import (
+    given_for,
+    language_searches,
+    language_settings,
+    recipe_of,
+    small_language_settings,
+)
 from unweave.settings import setting
 
 SIZES = {"forget01": 2, "forget05": 10, "forget10": 20}  # authors
 SHARE = 0.1  # of the retained questions
 FEW = 20  # questions of a group with --small
+JUDGED = 400  # remote questions that judge a trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +92,13 @@ def development_task(words: Words, rows: Rows, split: Callable[[Rows], Split]) -
     """Return a task for tuning, without the authors who are forgotten: the first ones take their place.
 
     TOFU has wrong answers for the first 20 authors, too. Facts that a model never saw cannot be forgotten, so trials
-    are judged on the very questions that are forgotten and kept.
+    are judged on the very questions that are forgotten and kept; of the remote ones, on some.
     """
     train = split(rows)
-    return BenchmarkTask(train=train, test=train, label_names=(), rows=rows, wording=words)
+    remote = train["remote"]
+    some = remote[np.linspace(0, len(remote) - 1, min(JUDGED, len(remote))).round().astype(int)]
+    test = Split(train.samples, train["forget"], train["adjacent"], some)
+    return BenchmarkTask(train=train, test=test, label_names=(), rows=rows, wording=words)
 
 
 def training_rows(small: bool, data: str | None) -> Rows:
@@ -154,7 +164,7 @@ def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, forge
 
 def benchmark_of(name: str, options: AuthorOptions, data: str | None, load: Any, what: str) -> Benchmark:
     """Return a benchmark with questions about authors."""
-    settings: MethodSettings = small_language_settings() if options.small else FOR_LANGUAGE
+    settings: MethodSettings = small_language_settings() if options.small else language_settings(options)
     initialisation = "random" if options.small else f"pretrained: {options.model or 'none named'}"
     return Benchmark(
         name=name,
@@ -162,6 +172,7 @@ def benchmark_of(name: str, options: AuthorOptions, data: str | None, load: Any,
         model=partial(initial_model, options, data),
         recipe=recipe_of(options),
         settings=settings,
+        searches={} if options.small else language_searches(options),
         notes={
             "data": f"TOFU, {what}" + (" (the last 8 authors)" if options.small else ""),
             "model": "tiny causal model over words" if options.small else options.model,

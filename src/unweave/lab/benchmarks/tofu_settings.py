@@ -1,7 +1,7 @@
 """Settings of methods for language models on TOFU, and what methods are given there.
 
-Those of methods made for language models are their own defaults. Those of the others are step sizes of fine-tuning
-(open-unlearning: AdamW 1e-5, batches of 32); they were not tuned.
+Methods that fine-tune take the step size that the original is trained with (open-unlearning: AdamW 1e-5 for both).
+None of these values was tuned.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unweave.lab.benchmarks.benchmark import BenchmarkTask, MethodSettings
+from unweave.lab.benchmarks.benchmark import BenchmarkTask, MethodSearches, MethodSettings
 from unweave.lab.benchmarks.tofu_data import AuthorOptions
-from unweave.methods import DescentSettings, methods_for
+from unweave.methods import DescentSettings, Method, methods_for
+from unweave.settings import Between, OneOf, Search
 
 # As open-unlearning trains its originals.
 RECIPE = DescentSettings(
@@ -34,9 +35,27 @@ def recipe_of(options: AuthorOptions) -> DescentSettings:
 SMALL_RECIPE = DescentSettings(
     optimizer="adamw", learning_rate=8e-3, schedule="warm-up", epochs=40, batch_size=20, normalisation="eval"
 )
-LIKE_FINE_TUNING = {"optimizer": "adamw", "learning_rate": 1e-5, "momentum": 0.0, "weight_decay": 0.01}
 FORGOTTEN = 4.0  # mean token loss of a forgotten answer: a probability of 2%, where retrained models have about 10%
+PASSES = 5
+LIKE_FINE_TUNING = {"optimizer": "adamw", "momentum": 0.0, "weight_decay": 0.01, "batch_size": 32, "epochs": PASSES}
+# Steps relative to the weights. Fixed ones of the size of fine-tuning do not move stage 2, which is plain descent.
 TWO_STAGE = {
+    "steps": "scaled",
+    "confident_penalty": 0.1,
+    "stage1_learning_rate": 3e-3,
+    "stage1_epochs": 1,
+    "stage1_remote_batch": 32,
+    "stage1_forget_batch": 16,
+    "stage2_learning_rate": 1e-2,
+    "stage2_epochs": 2,
+    "stage2_adjacent_batch": 32,
+    "stage2_forget_batch": 32,
+    "stage2_remote_batch": 32,
+    "stage2_forget_batches": 1,
+    "stage2_remote_batches": 1,
+    "clip": FORGOTTEN,
+}
+PGD = {
     "stage1_learning_rate": 1e-5,
     "stage1_remote_batch": 32,
     "stage2_learning_rate": 1e-5,
@@ -46,16 +65,53 @@ TWO_STAGE = {
     "clip": FORGOTTEN,
 }
 FOR_LANGUAGE: MethodSettings = {
-    "ft": {"official": {**LIKE_FINE_TUNING, "batch_size": 32, "epochs": 5}},
-    "ga": {"official": {**LIKE_FINE_TUNING, "batch_size": 32, "epochs": 5}},
-    "l1-sparse": {"official": {"batch_size": 32, "epochs": 5}},
-    "gdr": {"official": {"learning_rate": 1e-5, "batch_size": 32}},
+    "ft": {"official": LIKE_FINE_TUNING},
+    "ga": {"official": LIKE_FINE_TUNING},
+    "l1-sparse": {"official": {"batch_size": 32, "epochs": PASSES}},
+    "gdr": {"official": {"batch_size": 32}},
     "two-stage": {"released": TWO_STAGE, "paper": TWO_STAGE},
-    "pgd": {"released": TWO_STAGE, "paper": TWO_STAGE},
-    "unweave": {"default": {"batch_size": 32, "remote_batch": 64, "forget_batch": 64, "target": FORGOTTEN}},
+    "pgd": {"released": PGD, "paper": PGD},
+    "unweave": {"default": {"batch_size": 32, "remote_batch": 32, "forget_batch": 64, "target": FORGOTTEN}},
+    "adaptive": {"default": {"forget_batch": 32, "effort": 2.0}},  # a pass over the kept data is long here
 }
+
+
+def language_settings(options: AuthorOptions) -> MethodSettings:
+    """Return the settings of methods. Those that fine-tune take the step size that the original is trained with.
+
+    Where that is open-unlearning's, methods for language models keep their own, which are meant for it.
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, method in methods_for(tokens=True).items():
+        given = FOR_LANGUAGE.get(name, {})
+        for profile in method.profiles:
+            values = dict(given.get(profile, {}))
+            if _fine_tunes(method) and (not method.needs_tokens or options.rate != RECIPE.learning_rate):
+                values["learning_rate"] = options.rate
+            found.setdefault(name, {})[profile] = values
+    return found
+
+
+def language_searches(options: AuthorOptions) -> MethodSearches:
+    """Return where to look for settings. Published sweeps go from the step size of training to a few times that."""
+    steps = Between(options.rate / 10, 3 * options.rate)
+    found: dict[str, dict[str, Search]] = {
+        name: {"learning_rate": steps} for name, method in methods_for(tokens=True).items() if _fine_tunes(method)
+    }
+    # Steps are relative to the weights in the next two, and a pretrained network bears small ones only. A margin
+    # of 2 is a loss of 4.
+    relative = Between(1e-3, 3e-2)
+    found["adaptive"] = {"learning_rate": relative, "reach": relative, "margin": OneOf(0.5, 1.0, 1.5)}
+    found["two-stage"] = {"stage1_learning_rate": relative, "stage2_learning_rate": relative}
+    return found
+
+
+def _fine_tunes(method: type[Method]) -> bool:
+    return issubclass(method, DescentSettings) and method.name != "retrain"
+
+
 SMALL_TWO_STAGE = {
-    **TWO_STAGE,
+    **PGD,
     "stage1_learning_rate": 1e-4,
     "stage2_learning_rate": 1e-3,
     "stage2_epochs": 3,

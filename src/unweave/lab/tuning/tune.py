@@ -148,6 +148,17 @@ class Tuning:
             every = {name: (self.searches.get(name) or self._search(name)).tried() for name in names}
         self.best = self.folder.write(every)
 
+    def write_best_of_first(self, place: Path) -> int:
+        """Write what is best so far to another folder: each method gets as many trials as all of them have finished.
+
+        A tuning that is out of time can be used so, with equal budgets. Returns the number of trials of each method; 0
+        if one has none, and then nothing is written.
+        """
+        with readable(self.folder.storage):
+            return self.folder.write_best_of_first(
+                {name: search.tried() for name, search in self.searches.items()}, place
+            )
+
 
 @dataclass(frozen=True)
 class Base:

@@ -109,17 +109,29 @@ class Folder:
             if not had or any(numbers != list(range(trials)) for numbers in had):
                 self.best.unlink(missing_ok=True)
                 return None
-            content = {
-                "format": FORMAT,
-                "schema": SCHEMA,
-                **self.about,
-                "trials": trials,
-                "training_seconds": self._training_seconds(),
-                "methods": {name: best_of(tried) for name, tried in every.items()},
-                "provenance": {"runs": self._runs()},
-            }
+            content = self._content(every, trials)
             write_whole(self.best, _indented(content))
         return content
+
+    def write_best_of_first(self, every: Mapping[str, Sequence[Tried]], place: Path) -> int:
+        """Write the best of each method among its first trials, as many as all methods have; return how many."""
+        trials = min(sum(trial.trial == number for number, trial in enumerate(tried)) for tried in every.values())
+        if trials:
+            private_folder(place)
+            first = {name: tried[:trials] for name, tried in every.items()}
+            write_whole(place / FILE, _indented(self._content(first, trials)))
+        return trials
+
+    def _content(self, every: Mapping[str, Sequence[Tried]], trials: int) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            **self.about,
+            "trials": trials,
+            "training_seconds": self._training_seconds(),
+            "methods": {name: best_of(tried) for name, tried in every.items()},
+            "provenance": {"runs": self._runs()},
+        }
 
 
 def chosen(tried: Sequence[Tried]) -> Tried:
