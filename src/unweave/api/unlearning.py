@@ -40,6 +40,7 @@ from unweave.engine import (
     Running,
     ScoreOn,
     Workbench,
+    advice_on,
     of_kind,
     require_callbacks,
     run_phases,
@@ -346,7 +347,9 @@ def report_page(result: Result, *more: str) -> str:
     counts = {subset: len(result.split[subset]) for subset in EVERY}
     names = label_names(result.original)
     found = result.verdict
-    outcome = {"reached": found.reached, "kept": found.kept}
+    outcome: dict[str, Any] = {"reached": found.reached, "kept": found.kept}
+    if found.goal == "erase":
+        outcome["mend"] = advice_on(result.settings)
     return run_page(result.config, result.scores, str(found), counts, **outcome, names=names, more=more)
 
 
