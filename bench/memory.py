@@ -164,6 +164,7 @@ def limited(work: Work, device: torch.device, limit: int | None, *, steps: float
     """Take steps within a limit; return the memory and the time that they take, or the error that ended them."""
     gc.collect()
     if device.type == "cuda":
+        torch.cuda.init()  # resetting fails before it
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         torch.cuda.reset_accumulated_memory_stats(device)
