@@ -89,16 +89,16 @@ def run(kind, *, size=ALL, most=None, records=False):
 
 
 @cache
-def peaks(kind):
-    """Return what a run takes with so many samples at once."""
-    return {size: run(kind, size=size).peak for size in SIZES}
+def free(kind):
+    """Return runs without a limit, with so many samples at once."""
+    return {size: run(kind, size=size) for size in SIZES}
 
 
 @pytest.mark.parametrize("records", [False, True])
 @pytest.mark.parametrize("kind", MAKE)
 @pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_every_limit_is_kept_with_pieces_no_smaller_than_half_of_what_fits(kind, records):
-    needed, whole = peaks(kind), run(kind)
+    needed, whole = {size: ended.peak for size, ended in free(kind).items()}, free(kind)[ALL]
     assert needed[1] < needed[4] < needed[16] <= needed[ALL]
     for share in SHARES[1:2] if records else SHARES:
         most = int(needed[1] + share * (needed[ALL] - needed[1]))
@@ -121,7 +121,7 @@ def test_recorded_passes_are_dropped_before_batches_are_split():
 @pytest.mark.filterwarnings("ignore:The device ran out of memory")
 def test_a_limit_below_a_single_sample_says_so():
     with pytest.raises(RunError, match=r"single sample|smaller batches do not help"):
-        run("images", most=peaks("images")[1] // 2)
+        run("images", most=free("images")[1].peak // 2)
 
 
 def test_memory_that_runs_out_between_passes_says_that_smaller_batches_do_not_help(monkeypatch):

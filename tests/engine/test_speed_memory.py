@@ -13,7 +13,7 @@ from unweave.engine import Workbench
 from unweave.errors import RunWarning
 from unweave.methods import find_method, stages
 from unweave.methods.stages import Stage2
-from unweave.runtime import parse_bytes
+from unweave.runtime import limited_to, parse_bytes
 
 CPU = torch.device("cpu")
 
@@ -193,3 +193,23 @@ def test_a_limit_is_for_cuda_and_reads_like_a_size():
             parse_bytes(wrong)
     with pytest.raises(UsageError, match="this run is on cpu"):
         unlearn(convolutional(), images(), "two-stage", profile="released", compute=Compute("cpu", max_memory="1GB"))
+
+
+def test_a_limit_is_set_for_a_while_and_refused_where_more_is_held_already(monkeypatch):
+    device, fractions, held = torch.device("cuda"), [], [100]
+    for name, value in (
+        ("empty_cache", lambda: None),
+        ("memory_reserved", lambda device: held[0]),
+        ("mem_get_info", lambda device: (900, 1000)),
+        ("get_per_process_memory_fraction", lambda device: 1.0),
+        ("set_per_process_memory_fraction", lambda share, device: fractions.append(share)),
+    ):
+        monkeypatch.setattr(torch.cuda, name, value, raising=False)
+    with pytest.raises(RunError, match=r"Raise max_memory\.$"), limited_to(250, device):
+        assert fractions == [0.25]
+        raise torch.OutOfMemoryError
+    assert fractions == [0.25, 1.0]
+    held[0] = 251
+    with pytest.raises(UsageError, match="GB on cuda already"), limited_to(250, device):
+        pass
+    assert fractions == [0.25, 1.0]

@@ -109,20 +109,22 @@ def test_a_larger_margin_forgets_more_of_what_was_never_seen():
 
 
 def test_a_stopped_run_ends_with_the_same_weights(case, tmp_path):
-    """Stopped before, at and after the end of a round, and resumed."""
+    """Stopped before, at and after the end of a round, and resumed each time."""
     model, (data, labels, _) = case[0], blobs()
     split = uw.Split((data, labels), range(0, 900, 25), range(1, 900, 5), allow_empty=True)
     method = Adaptive(effort=5.0, tolerance=0.0, least_steps=6, batch_size=64, held_back=0.3)
     whole = uw.unlearn(model, split, method, compute=CPU, callbacks=[QUIET], guard=None)
     assert len(whole.history) > 8
+    done, out = 0, tmp_path / "run"
     for stop in (3, 6, 7, 8, len(whole.history) - 1):
-        out, asked = tmp_path / str(stop), []
-        halt = uw.StopWhen(lambda asked=asked, stop=stop: bool(asked.append(1)) or len(asked) == stop)
+        asked = []
+        halt = uw.StopWhen(lambda asked=asked, more=stop - done: bool(asked.append(1)) or len(asked) == more)
         with pytest.raises(uw.Stopped):
-            uw.unlearn(model, split, method, out=out, compute=CPU, callbacks=[QUIET, halt], guard=None)
-        again = uw.unlearn(model, split, method, out=out, resume=True, compute=CPU, callbacks=[QUIET], guard=None)
-        assert same(weights(again.model), weights(whole.model))
-        assert again.history.rows == whole.history.rows
+            uw.unlearn(model, split, method, out=out, resume=done > 0, compute=CPU, callbacks=[QUIET, halt], guard=None)
+        done = stop
+    again = uw.unlearn(model, split, method, out=out, resume=True, compute=CPU, callbacks=[QUIET], guard=None)
+    assert same(weights(again.model), weights(whole.model))
+    assert again.history.rows == whole.history.rows
 
 
 def test_samples_that_are_held_back_are_never_descended_on(case):

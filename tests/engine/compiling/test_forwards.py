@@ -29,8 +29,10 @@ def test_compiled_and_plain_runs_are_equal_and_a_copy_reuses_the_code(data):
     if " " in torch.__file__:
         pytest.skip("torch's own compiler calls do not quote paths, and this one has a space")
     values, labels = data
-    split = Split({"values": values, "labels": labels}, forget=range(8), adjacent=range(8, 20), remote=range(20, 60))
-    settings = FAST | {"stage1_remote_batch": 18, "stage2_remote_batch": 16, "stage1_forget_batch": 8, "guard": None}
+    split = Split({"values": values, "labels": labels}, forget=range(12), adjacent=range(12, 24), remote=range(24, 60))
+    # Three shapes are compiled: 24 samples of stage 1, 12 of stage 2, and 12 without gradients. Each takes seconds.
+    sizes = ("stage1_remote_batch", "stage1_forget_batch", "stage2_adjacent_batch", "stage2_remote_batch")
+    settings = FAST | dict.fromkeys([*sizes, "stage2_forget_batch"], 12) | {"guard": None}
     model = Scaled()
     plain = unlearn(model, split, "two-stage", profile="released", compute=Compute("cpu", compile="off"), **settings)
     before = set(compiled._WARM)

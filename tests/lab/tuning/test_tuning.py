@@ -322,14 +322,16 @@ def test_trials_share_the_reference_and_each_pays_for_it(tmp_path, monkeypatch):
 # How it is searched
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_precision_is_that_of_trials_and_of_what_they_start_from(tmp_path, workers):
+def test_the_precision_is_that_of_trials_and_of_what_they_start_from(tmp_path):
     asked = {"methods": ["ga"], "trials": 1, "device": "cpu", "compile": "off"}
-    originals = []
-    for precision, count in (("float32", 1), ("bfloat16", workers)):  # with more workers the same is found
-        tune(SOURCE, tmp_path / precision, precision=precision, workers=count, **asked)
-        originals.append(load_file(tmp_path / precision / "models" / "original.seed-100.safetensors"))
-    assert any(not torch.equal(originals[0][name], originals[1][name]) for name in originals[0])
+    originals = {}
+    for precision, workers in (("float32", 1), ("bfloat16", 1), ("bfloat16", 2)):
+        folder = tmp_path / f"{precision}-{workers}"
+        tune(SOURCE, folder, precision=precision, workers=workers, **asked)
+        originals[precision, workers] = load_file(folder / "models" / "original.seed-100.safetensors")
+    plain, short, by_workers = originals.values()
+    assert any(not torch.equal(plain[name], short[name]) for name in plain)
+    assert all(torch.equal(short[name], by_workers[name]) for name in short)
     with pytest.raises(UsageError, match="float16"):
         tune(SOURCE, tmp_path / "other", **{**asked, "precision": "float16"})
     assert not (tmp_path / "other").exists()
