@@ -190,6 +190,8 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb\nc")
     'a\\x1b[2Jb\nc'
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter == "\n" else _escaped(letter) for letter in text)
 
 
