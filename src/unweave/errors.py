@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,17 @@ def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: st
     """
     if not isinstance(value, kind):
         raise UsageError(f"{name} must be {words}, not {type(value).__name__}.")
+
+
+def require_names(names: Any) -> None:
+    """Raise a `UsageError` for what is no list of names. One text is none, although it has parts.
+
+    >>> require_names("cat")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: names must be a list of names, not str.
+    """
+    if isinstance(names, str | bytes) or not isinstance(names, Sequence):
+        raise UsageError(f"names must be a list of names, not {type(names).__name__}.")
 
 
 def require_seed(seed: Any) -> int:
