@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+LONGEST_NAME = 255  # bytes of a file's name
+
 
 class UsageError(ValueError):
     """The call was wrong. The message says what was found and what to do. The command line exits with code 2.
@@ -150,6 +152,8 @@ def as_path(name: str, value: Any) -> Path:
     found = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(found, str) or "\0" in found:
         raise UsageError(f"{name} must be a path, not {short(value)}.")
+    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in Path(found).parts):
+        raise UsageError(f"{name} has a part that is longer than a file's name may be: {short(found)}.")
     return Path(str(found))
 
 
