@@ -22,9 +22,11 @@ from hypothesis import strategies as st
 import unweave as uw
 from tests.helpers import fuzz
 from tests.helpers.fuzz_parsers import PARSERS
+from tests.helpers.fuzz_studies import resumed, unfinished_files
 from tests.helpers.fuzz_tally import KINDS, OURS, Stopped, Tally, join
 from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, tokenizer
+from unweave.engine import CheckpointFolder
 from unweave.lab.benchmarks import Benchmark
 
 RESULTS = ROOT / "results" / "fuzz" / "fuzz.json"
@@ -289,3 +291,19 @@ def test_the_published_run_found_nothing():
     assert all(found["inputs"][kind] > 0 for kind in KINDS)
     assert (found["tracebacks"], found["writes_outside"], found["findings"]) == (0, 0, [])
     assert all(len(run["commit"]) == 40 for run in found["provenance"])
+
+
+@pytest.mark.parametrize("code", [[], "x", 3, {"compiled": 3}, {"compiled": [], "calls": [[]]}])
+def test_a_checkpoint_with_an_odd_list_of_compiled_code_is_refused(code, tmp_path, monkeypatch):
+    for name, content in unfinished_files().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    newest = CheckpointFolder.newest
+
+    def changed(folder):
+        found = newest(folder)
+        return dataclasses.replace(found, extra={**found.extra, "code": code})
+
+    monkeypatch.setattr(CheckpointFolder, "newest", changed)
+    with pytest.raises(uw.UsageError, match="does not fit this run"):
+        resumed(tmp_path / "run", resume=True)
