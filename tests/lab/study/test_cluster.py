@@ -85,9 +85,7 @@ def test_an_empty_address_is_refused_before_ray_would_start_a_cluster(address):
         raise AssertionError("a cluster was used")
 
 
-@pytest.mark.parametrize(
-    "error", [AssertionError("odd address"), KeyError("grpc"), TypeError("x"), ImportError()]
-)
+@pytest.mark.parametrize("error", [AssertionError("odd address"), KeyError("grpc"), TypeError("x"), ImportError()])
 def test_whatever_ray_raises_for_an_address_is_said_in_our_words(error, monkeypatch):
     def init(**_):
         raise error
