@@ -6,9 +6,11 @@ import difflib
 import math
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+LONGEST_NAME = 255  # bytes of a file's name
 
 
 class UsageError(ValueError):
@@ -63,6 +65,17 @@ def require_type(name: str, value: Any, kind: type | tuple[type, ...], words: st
     """
     if not isinstance(value, kind):
         raise UsageError(f"{name} must be {words}, not {type(value).__name__}.")
+
+
+def require_names(names: Any) -> None:
+    """Raise a `UsageError` for what is no list of names. One text is none, although it has parts.
+
+    >>> require_names("cat")
+    Traceback (most recent call last):
+    unweave.errors.UsageError: names must be a list of names, not str.
+    """
+    if isinstance(names, str | bytes) or not isinstance(names, Sequence):
+        raise UsageError(f"names must be a list of names, not {type(names).__name__}.")
 
 
 def require_seed(seed: Any) -> int:
@@ -139,6 +152,8 @@ def as_path(name: str, value: Any) -> Path:
     found = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(found, str) or "\0" in found:
         raise UsageError(f"{name} must be a path, not {short(value)}.")
+    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in Path(found).parts):
+        raise UsageError(f"{name} has a part that is longer than a file's name may be: {short(found)}.")
     return Path(str(found))
 
 
@@ -190,6 +205,8 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb\nc")
     'a\\x1b[2Jb\nc'
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter == "\n" else _escaped(letter) for letter in text)
 
 

@@ -194,3 +194,13 @@ def test_what_an_error_shows_of_a_value_is_short():
             call()
     with pytest.raises(uw.UsageError, match="must be a path"):
         as_path("out", "a\0b")
+
+
+@pytest.mark.parametrize("error", [OverflowError("too large"), ZeroDivisionError("by zero"), KeyError("width")])
+def test_what_a_model_raises_for_a_sample_is_said_with_the_sample(error):
+    class Odd(nn.Module):
+        def forward(self, inputs):
+            raise error
+
+    with pytest.raises(uw.UsageError, match=r"The model cannot take a sample of float32 \(.*(too large|by zero|width)"):
+        uw.losses.cross_entropy(Odd(), (torch.rand(3, 2), torch.tensor([0, 1, 1])))

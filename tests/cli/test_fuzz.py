@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -21,9 +22,11 @@ from hypothesis import strategies as st
 import unweave as uw
 from tests.helpers import fuzz
 from tests.helpers.fuzz_parsers import PARSERS
+from tests.helpers.fuzz_studies import resumed, unfinished_files
 from tests.helpers.fuzz_tally import KINDS, OURS, Stopped, Tally, join
 from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, tokenizer
+from unweave.engine import CheckpointFolder
 from unweave.lab.benchmarks import Benchmark
 
 RESULTS = ROOT / "results" / "fuzz" / "fuzz.json"
@@ -144,6 +147,53 @@ def test_other_options_of_language_models_are_checked(tmp_path):
             call()
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "x"])
+@pytest.mark.parametrize("entry", ["log_probabilities", "expected", "spread", "wrong", "gradient"])
+def test_answers_of_a_broken_model_are_refused(entry, value, tmp_path):
+    sheets = uw.load_answers(ROOT / "tests" / "helpers" / "corpus" / "answers.json")
+    numbers = getattr(sheets["forget"], entry) or [0.0] * len(sheets["forget"])
+    odd = [[value] * len(one) if isinstance(one, list) else value for one in numbers]
+    broken = {**sheets, "forget": dataclasses.replace(sheets["forget"], **{entry: odd})}
+    for call in (
+        lambda: uw.score_answers(broken, resamples=0),
+        lambda: uw.score_answers(sheets, reference=broken, resamples=0),
+        lambda: uw.write_logs(broken, tmp_path / "logs"),
+        lambda: uw.save_answers(broken, tmp_path / "answers.json"),
+    ):
+        with pytest.raises(uw.UsageError, match=rf"{entry}' of answer 0|numbers that are not finite"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_that_overflow_are_not_written(tmp_path):
+    sheets = uw.load_answers(ROOT / "tests" / "helpers" / "corpus" / "answers.json")
+    huge = [[1e300] * len(one) for one in sheets["forget"].log_probabilities]
+    broken = {**sheets, "forget": dataclasses.replace(sheets["forget"], log_probabilities=huge)}
+    with pytest.raises(uw.UsageError, match="scores of these answers are not finite"), np.errstate(all="ignore"):
+        uw.write_logs(broken, tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
+
+
+def test_names_that_no_file_may_have_are_refused_everywhere(tmp_path):
+    (tmp_path / "file").touch()
+    for call in (
+        uw.read_logs,
+        lambda name: uw.load_weights(torch.nn.Linear(1, 1), name),
+        lambda name: uw.write_logs({}, name),
+        lambda name: uw.Track("tensorboard", folder=name).check(),
+    ):
+        for name in ("a" * 300, f"{tmp_path}/{'ä' * 200}/x"):
+            with pytest.raises(uw.UsageError, match="longer than a file's name may be"):
+                call(name)
+
+
+def test_a_file_in_the_place_of_the_folder_of_trackers_is_refused(tmp_path, model, split):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(uw.UsageError, match="cannot be made for the trackers"):
+            uw.unlearn(model, split, "ga", epochs=1, callbacks=[uw.Track("tensorboard", folder=folder)])
+
+
 @pytest.fixture(scope="module")
 def tally(tmp_path_factory):
     return Tally(tmp_path_factory.mktemp("fuzz"))
@@ -241,3 +291,19 @@ def test_the_published_run_found_nothing():
     assert all(found["inputs"][kind] > 0 for kind in KINDS)
     assert (found["tracebacks"], found["writes_outside"], found["findings"]) == (0, 0, [])
     assert all(len(run["commit"]) == 40 for run in found["provenance"])
+
+
+@pytest.mark.parametrize("code", [[], "x", 3, {"compiled": 3}, {"compiled": [], "calls": [[]]}])
+def test_a_checkpoint_with_an_odd_list_of_compiled_code_is_refused(code, tmp_path, monkeypatch):
+    for name, content in unfinished_files().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    newest = CheckpointFolder.newest
+
+    def changed(folder):
+        found = newest(folder)
+        return dataclasses.replace(found, extra={**found.extra, "code": code})
+
+    monkeypatch.setattr(CheckpointFolder, "newest", changed)
+    with pytest.raises(uw.UsageError, match="does not fit this run"):
+        resumed(tmp_path / "run", resume=True)

@@ -280,6 +280,11 @@ def test_wrong_arguments_are_named():
     data = (INPUTS, LABELS)
     with pytest.raises(UsageError, match="Did you mean 'cat'"):
         Split.by_class(data, fine=FINE, forget="cta", names=["cat", "dog", "car", "bus"])
+    for odd in ("cat dog", b"cat", 3):  # a text would be taken for a list of its letters
+        with pytest.raises(UsageError, match="names must be a list of names, not"):
+            Split.by_class(data, fine=FINE, forget="c", names=odd)
+        with pytest.raises(UsageError, match="names must be a list of names, not"):
+            Split(data, forget=[0], adjacent=[1]).entanglement(features=INPUTS, groups=FINE, names=odd)
     with pytest.raises(UsageError, match="No sample has the fine class 9"):
         Split.by_class(data, fine=FINE, forget=9)
     with pytest.raises(UsageError, match="fine has 3 entries"):

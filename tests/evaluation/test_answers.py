@@ -377,7 +377,7 @@ def test_a_sheet_must_fit_its_questions(change, words):
 
 def test_answers_of_a_broken_model_are_not_saved(tmp_path):
     broken = sheet([[float("nan")]])
-    with pytest.raises(uw.UsageError, match="not finite, so nothing was saved"):
+    with pytest.raises(uw.UsageError, match=r"not finite as .log_probabilities. of answer 0"):
         uw.save_answers({"forget": broken}, tmp_path / "answers.json")
     assert not (tmp_path / "answers.json").exists()
 

@@ -5,6 +5,9 @@
     python -m tests.helpers.fuzz --parsers 2000 --calls 500 --lines 50 --processes 0
     python -m tests.helpers.fuzz --again "parsers record 17"          # one input again, with its traceback
 
+The result is written as the run goes, so a run that is stopped or killed leaves one. In a copy of the tree without its
+history, the environment variable ``UNWEAVE_COMMIT`` names the commit.
+
 Every input is made from its kind, its door and its number, so each can be repeated. An input is a finding if it ends in
 an exception that is not ours (a traceback), or if anything is written outside the folder that it was given.
 """

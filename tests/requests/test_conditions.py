@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 
 from unweave import UsageError
@@ -37,6 +40,17 @@ def test_a_column_with_the_name_of_our_own_is_refused(condition):
 def test_more_than_an_expression_is_refused(condition):
     with pytest.raises(UsageError, match="The condition"):
         rows_where(condition, table(age=[4, 5]))
+
+
+@pytest.mark.parametrize("count", [100, 300, 900, 3000])
+def test_a_condition_that_is_nested_too_deeply_is_refused(count):
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 250)  # as deep within a program
+    try:
+        with pytest.raises(UsageError, match=r"nested too deeply|cannot be read as SQL|fails"):
+            rows_where(f"{'NOT ' * count}(age = 'x')", table(age=[1]))
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_files_of_the_machine_cannot_be_read():

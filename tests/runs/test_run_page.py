@@ -117,6 +117,15 @@ def test_answers_that_changed_come_first_and_are_escaped(monkeypatch):
     assert "answers.json has all" in section
 
 
+def test_no_text_hides_or_reorders_what_stands_around_it():
+    forged = "kept: no\u202e\x1b[2J\u2028"
+    parts = [plain_page.words(forged), plain_page.points([forged]), plain_page.section(forged, plain_page.words("x"))]
+    parts.append(answers_section({"forget": sheet("old")}, {"forget": sheet(forged)}))
+    page = plain_page.page(forged, parts)
+    assert not set(page) & set("\u202e\x1b\u2028")
+    assert page.count("kept: no\\u202e\\x1b[2J\\u2028") >= 5
+
+
 def test_models_that_wrote_nothing_have_no_section():
     assert answers_section({"forget": sheet()}, {"forget": sheet()}) == ""
     assert "(nothing)" in answers_section({"forget": sheet("a")}, {"forget": sheet("")})

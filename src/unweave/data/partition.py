@@ -23,7 +23,17 @@ from torch import Tensor
 
 from unweave.data.labels import as_groups
 from unweave.data.samples import Collate, Samples
-from unweave.errors import UsageError, as_number, as_path, as_whole, plain_value, require_type, short, unknown
+from unweave.errors import (
+    UsageError,
+    as_number,
+    as_path,
+    as_whole,
+    plain_value,
+    require_names,
+    require_type,
+    short,
+    unknown,
+)
 from unweave.storage import COUNT, LIST, TEXT, read_json, require_form, write_whole
 
 SUBSETS = ("forget", "adjacent", "remote")
@@ -119,7 +129,7 @@ class Partition:
         except TypeError:
             raise UsageError(f"forget must be a fine class or a list of them, not {short(forget)}.") from None
         if names is not None:
-            require_type("names", names, Sequence, "a list of names")
+            require_names(names)
         codes = [_class_code(name, names, fine) for name in wanted]
         label = _entries("labels", labels) if labels is not None else _groups(samples)
         if label.shape != fine.shape:

@@ -16,6 +16,13 @@ HASHES = ("split", "judged_on")  # of a configuration: which samples were forgot
 INSTALLED_AS = {"comet_ml": "comet-ml"}  # packages whose name differs from the tracker's
 
 
+def _make(folder: Path) -> None:
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made for the trackers: {error}. Choose another folder=.") from error
+
+
 def check_trackers(names: Sequence[str]) -> None:
     """Raise a `UsageError` for trackers that Accelerate does not know or whose package is not installed.
 
@@ -73,7 +80,7 @@ class Track(Callback):
         PartialState()  # the trackers ask it which process they are in
         for kind in (tracking.LOGGER_TYPE_TO_CLASS[tracker] for tracker in self.names):
             if kind.requires_logging_directory:
-                private_folder(folder)
+                _make(folder)
             tracker = kind(name, os.fspath(folder)) if kind.requires_logging_directory else kind(name)
             if hasattr(tracker, "start"):  # newer Accelerate; older ones start at once
                 tracker.start()

@@ -384,6 +384,22 @@ def require_sheets(name: str, sheets: Any) -> None:
     for group, sheet in sheets.items():
         require_type("the name of a group", group, str, "a text")
         require_type(f"{name}[{group!r}]", sheet, AnswerSheet, "an AnswerSheet, as `ask` returns it")
+        _require_finite(f"{name}[{group!r}]", sheet)
+
+
+def _require_finite(name: str, sheet: AnswerSheet) -> None:
+    """Raise a `UsageError` for numbers that no score can be computed from."""
+    for entry in ("log_probabilities", "expected", "spread", "paraphrase", "wrong", "gradient"):
+        for place, numbers in enumerate(getattr(sheet, entry)):
+            try:
+                fine = bool(np.isfinite(numbers).all())
+            except (TypeError, ValueError):
+                raise UsageError(f"{name} has no numbers as {entry!r} of answer {place}.") from None
+            if not fine:
+                raise UsageError(
+                    f"{name} has a number that is not finite as {entry!r} of answer {place}. The model is broken: it "
+                    "gives NaN or infinite values."
+                )
 
 
 def _require_same_questions(*models: Mapping[str, AnswerSheet]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unweave.data import nearest
-from unweave.errors import UsageError, as_whole, require_type, short
+from unweave.errors import UsageError, as_whole, require_names, short
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def entanglement(
     is_forget[forget] = True
     k = as_whole("k", k, at_least=1)
     if names is not None:
-        require_type("names", names, Sequence, "a list of names")
+        require_names(names)
     if names is not None and group.dtype.kind not in "iu":
         raise UsageError(f"names needs groups that are whole numbers, but these are {group.dtype}. Leave names out.")
     if names is not None and len(names) <= int(group.max()):

@@ -133,9 +133,13 @@ def write_logs(
     content |= _whole(sheets, retrained)
     content = dict(sorted(content.items()))
     summary = {name: entry["agg_value"] for name, entry in content.items() if entry["agg_value"] is not None}
+    try:
+        texts = [json.dumps(entries, indent=4, allow_nan=False) for entries in (content, summary)]
+    except ValueError:
+        raise UsageError("The scores of these answers are not finite, so nothing was written.") from None
     target.mkdir(parents=True, exist_ok=True)
-    for name, entries in ((EVALUATION, content), (SUMMARY, summary)):
-        write_whole(target / name, json.dumps(entries, indent=4, allow_nan=False).encode(), private=True)
+    for name, text in zip((EVALUATION, SUMMARY), texts, strict=True):
+        write_whole(target / name, text.encode(), private=True)
     return Logs(content)
 
 

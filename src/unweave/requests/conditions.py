@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave.errors import UsageError
+from unweave.errors import UsageError, short
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
 from unweave.requests.row_files import Positions
@@ -57,6 +57,8 @@ def rows_where(condition: str, table: DataTable) -> Positions:
         found = connection.execute(_query(ROW, condition)).fetchnumpy()[ROW]
     except duckdb.Error as error:
         raise UsageError(f"The condition {condition!r} fails: {_plain(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"The condition {short(condition)} is nested too deeply. Simplify it.") from error
     finally:
         connection.close()
     return np.sort(np.asarray(found, dtype=np.int64))

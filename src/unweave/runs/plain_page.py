@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from unweave.errors import printable
+
 PICTURE = "data:image/"
 SEARCHED = '<div class="searched">'
 
@@ -50,7 +52,7 @@ def page(title: str, parts: Iterable[str], *, lead: Sequence[str] = ()) -> str:
     >>> "script-src 'none'" in page("A title", [section("One", words("text"))])
     True
     """
-    named, body = html.escape(title), "\n".join(parts)
+    named, body = _shown(title), "\n".join(parts)
     script = _resource("search.js") if SEARCHED in body else ""
     allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'"
@@ -63,6 +65,11 @@ def page(title: str, parts: Iterable[str], *, lead: Sequence[str] = ()) -> str:
         f"<header>\n<h1>{named}</h1>\n" + "\n".join(lead) + f"\n</header>\n{_contents(body)}"
         f'<main id="main">\n{body}\n</main>\n{f"<script>{script}</script>" if script else ""}</body>\n</html>\n'
     )
+
+
+def _shown(text: str) -> str:
+    """Return a text as HTML shows it. Characters that hide or reorder the text around them are written out."""
+    return html.escape(printable(text))
 
 
 def style() -> str:
@@ -84,28 +91,28 @@ def _contents(body: str) -> str:
 def section(title: str, *parts: str) -> str:
     """Return a heading with parts below it, which are HTML already."""
     name = re.sub(r"\W+", "-", title.lower()).strip("-")
-    head = f'<section aria-labelledby="{name}">\n<h2 id="{name}">{html.escape(title)}</h2>'
+    head = f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_shown(title)}</h2>'
     return "\n".join([head, *parts, "</section>"])
 
 
 def words(text: str, *, kind: str = "") -> str:
     """Return a paragraph."""
-    return f'<p class="{kind}">{html.escape(text)}</p>' if kind else f"<p>{html.escape(text)}</p>"
+    return f'<p class="{kind}">{_shown(text)}</p>' if kind else f"<p>{_shown(text)}</p>"
 
 
 def block(text: str) -> str:
     """Return text whose lines stay as they are."""
-    return f"<pre>{html.escape(text)}</pre>"
+    return f"<pre>{_shown(text)}</pre>"
 
 
 def points(texts: Iterable[str]) -> str:
     """Return a list."""
-    return "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>"
+    return "<ul>" + "".join(f"<li>{_shown(text)}</li>" for text in texts) + "</ul>"
 
 
 def terms(meanings: Iterable[tuple[str, str]]) -> str:
     """Return words with what they mean."""
-    return "<dl>" + "".join(f"<dt>{html.escape(a)}</dt><dd>{html.escape(b)}</dd>" for a, b in meanings) + "</dl>"
+    return "<dl>" + "".join(f"<dt>{_shown(a)}</dt><dd>{_shown(b)}</dd>" for a, b in meanings) + "</dl>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str = "", is_stacked: bool = False) -> str:
@@ -117,20 +124,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Entry]], *, caption: str 
     numbers = {place for row in rows for place, entry in enumerate(row) if isinstance(entry, Bar | int | float)}
     top = "".join(_heading(name, number=place in numbers) for place, name in enumerate(head))
     above = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
-    said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    said = f"<caption>{_shown(caption)}</caption>" if caption else ""
     cells = [[_named(row[0]), *map(_cell, row[1:])] for row in rows]
     if is_stacked:
         cells = [[_with_column(cell, name) for name, cell in zip(head, row, strict=True)] for row in cells]
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     kind = ' class="stacked"' if is_stacked else ""
-    region = f'class="scroll" tabindex="0" role="region" aria-label="{html.escape(caption) or "Table"}"'
+    region = f'class="scroll" tabindex="0" role="region" aria-label="{_shown(caption) or "Table"}"'
     return f"<div {region}><table{kind}>{said}{above}<tbody>{body}</tbody></table></div>"
 
 
 def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: str) -> str:
     """Return a table to search, and to filter by the first entry of its rows. Without scripts it shows all."""
     kinds = list(dict.fromkeys(str(row[0]) for row in rows))
-    options = "".join(f"<option>{html.escape(kind)}</option>" for kind in kinds)
+    options = "".join(f"<option>{_shown(kind)}</option>" for kind in kinds)
     controls = (
         '<div class="controls" role="search"><label>Search <input type="search"></label>'
         f'<label>Show <select><option value="">all</option>{options}</select></label>'
@@ -142,31 +149,31 @@ def searched(head: Sequence[str], rows: Sequence[Sequence[Entry]], *, caption: s
 def _with_column(cell: str, name: str) -> str:
     """Return a cell that knows the name of its column."""
     tag = cell[1:3]
-    return f'<{tag} data-column="{html.escape(name)}"{cell[3:]}'
+    return f'<{tag} data-column="{_shown(name)}"{cell[3:]}'
 
 
 def _heading(name: str, *, number: bool) -> str:
     if not name:
         return "<td></td>"
     kind = ' class="number"' if number else ""
-    return f'<th scope="col"{kind}>{html.escape(name)}</th>'
+    return f'<th scope="col"{kind}>{_shown(name)}</th>'
 
 
 def _named(entry: Entry) -> str:
     """Return the entry that names a row."""
-    return f'<th scope="row">{html.escape(entry)}</th>' if isinstance(entry, str) else _cell(entry)
+    return f'<th scope="row">{_shown(entry)}</th>' if isinstance(entry, str) else _cell(entry)
 
 
 def _cell(entry: Entry) -> str:
     if isinstance(entry, Picture):
         safe = entry.source if entry.source.startswith(PICTURE) else ""
-        return f'<td><img alt="{html.escape(entry.words)}" src="{html.escape(safe)}"></td>'
+        return f'<td><img alt="{_shown(entry.words)}" src="{_shown(safe)}"></td>'
     if isinstance(entry, Bar):
         if entry.share is None:
             return '<td class="number">–</td>'
         width = 100 * min(max(entry.share, 0.0), 1.0)
         return f'<td class="number">{entry.share:.1%}<i style="width:{width:.1f}%"></i></td>'
     if isinstance(entry, str):
-        return f"<td>{html.escape(entry)}</td>"
+        return f"<td>{_shown(entry)}</td>"
     number = "–" if entry is None else f"{entry:,}" if isinstance(entry, int) else f"{entry:.3f}"
     return f'<td class="number">{number}</td>'

@@ -58,7 +58,7 @@ def explained(model: nn.Module, data: Data, *, run: Callable[[nn.Module, Data], 
         return run(model, data)
     except (torch.OutOfMemoryError, UsageError):
         raise
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+    except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         inputs = [tensor for tensor in tensors_of(data) if tensor is not labels_of(data)]
         kinds = [f"{str(one.dtype).removeprefix('torch.')} ({', '.join(map(str, one.shape[1:]))})" for one in inputs]
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -52,6 +52,16 @@ def test_the_answers_of_the_first_seed_stand_beside_each_other(tmp_path):
     assert found["subsets"]["adjacent"]["truths"] == ["truth 0", "truth 1", "truth 2"]
 
 
+def test_no_answer_hides_or_reorders_what_stands_around_it(tmp_path):
+    folder = with_answers(make_study(tmp_path / "study"), {"original": "b\u202e\x9b", "ft": "</script>\u2028"})
+    write_report(folder, figures=False)
+    page = (folder / "report" / "index.html").read_text()
+    content = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    answers = [texts["forget"][0] for texts in content["answers"]["said"].values()]
+    assert answers == ["b\\u202e\\x9b 0 0", "</script>\\u2028 0 0"]
+    assert not set(page) & set("\u202e\x9b\u2028")
+
+
 def test_many_answers_are_spread_evenly_and_counted(tmp_path, monkeypatch):
     folder = with_answers(make_study(tmp_path / "study"), {"ft": "after"}, count=40)
     results = read_results(folder)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from unweave import UsageError
+from unweave import Compute, UsageError
 from unweave.lab.benchmarks import find_benchmark
 from unweave.lab.study import plan, run_workers
+from unweave.lab.study.cluster import on_cluster
+
+ONE = {"workers": 1, "computing": Compute("cpu")}
 
 STUDY = ["study", "digits", "--small", "--methods", "original,ga,ft", "--seeds", "1", "--device", "cpu", "--json"]
 
@@ -73,3 +77,19 @@ def test_ray_is_asked_for_where_it_is_missing(monkeypatch, tmp_path):
             lambda: find_benchmark("digits", options={"small": True}), cells, tmp_path, workers=1, cluster="auto"
         )
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["", " "])
+def test_an_empty_address_is_refused_before_ray_would_start_a_cluster(address):
+    with pytest.raises(UsageError, match="address of the cluster is empty"), on_cluster(address, print, **ONE):
+        raise AssertionError("a cluster was used")
+
+
+@pytest.mark.parametrize("error", [AssertionError("odd address"), KeyError("grpc"), TypeError("x"), ImportError()])
+def test_whatever_ray_raises_for_an_address_is_said_in_our_words(error, monkeypatch):
+    def init(**_):
+        raise error
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
+    with pytest.raises(UsageError, match="There is no Ray cluster at nowhere:"), on_cluster("nowhere", print, **ONE):
+        raise AssertionError("a cluster was used")

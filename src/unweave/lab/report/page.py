@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave._version import __version__
+from unweave.errors import printable
 from unweave.lab.report.grids import LEGEND, Grid, failure_grid
 from unweave.lab.report.headline import Headline
 from unweave.lab.report.results import Results
@@ -80,21 +81,23 @@ def write_page(
         paper=paper,
         failures=failure_grid(results) if results.failures else None,
         footer=_footer(results),
-        content=finite(content),
+        content=showable(content),
     )
     path.write_text(page, encoding="utf-8")
 
 
-def finite(content: Any) -> Any:
-    """Replace numbers that JSON cannot hold by None, which charts leave out. The text beside them stays.
+def showable(content: Any) -> Any:
+    r"""Replace numbers that JSON cannot hold by None, which charts leave out, and write control characters out.
 
-    >>> finite({"loss": (1.5, float("nan"))})
-    {'loss': [1.5, None]}
+    >>> showable({"loss": (1.5, float("nan")), "answer": "nevil\u202e"})
+    {'loss': [1.5, None], 'answer': 'nevil\\u202e'}
     """
     if isinstance(content, dict):
-        return {str(key): finite(entry) for key, entry in content.items()}
+        return {printable(str(key)): showable(entry) for key, entry in content.items()}
     if isinstance(content, list | tuple):
-        return [finite(entry) for entry in content]
+        return [showable(entry) for entry in content]
+    if isinstance(content, str):
+        return printable(content)
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 

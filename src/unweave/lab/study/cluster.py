@@ -67,10 +67,12 @@ def on_cluster(
     Raises:
         UsageError: Ray is missing, or there is no cluster at the address.
     """
+    if not address.strip():
+        raise UsageError("The address of the cluster is empty. Give auto, or one such as 10.0.0.1:6379.")
     ray = require_package("ray", "A cluster", extra="cluster")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # Ray raises many kinds for odd addresses
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UsageError(
             f"There is no Ray cluster at {address}: {reason} Start one with `ray start --head`."
