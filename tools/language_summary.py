@@ -1,7 +1,7 @@
 """Sum up a study of language models: `python tools/language_summary.py STUDY` writes summary.md and summary.json.
 
 For every method: what is left of the forgotten answers beside the retrained model, and what the neighbours lost against
-the original. The last column is how many times as much adjacent probability a method loses as ``adaptive``, the default,
+the original. The last column is how many times as much adjacent probability a method loses as the default, ``adaptive``,
 with a bootstrap interval over the adjacent questions; a method's loss on a question is its mean over the seeds.
 ``summary.json`` has these losses, question by question.
 """
