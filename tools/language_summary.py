@@ -1,9 +1,9 @@
 """Sum up a study of language models: `python tools/language_summary.py STUDY` writes summary.md and summary.json.
 
 For every method: what is left of the forgotten answers beside the retrained model, and what the neighbours lost against
-the original. The last column is how many times as much adjacent probability a method loses as the default, ``adaptive``,
-with a bootstrap interval over the adjacent questions; a method's loss on a question is its mean over the seeds.
-``summary.json`` has these losses, question by question.
+the original. The last column is how many times as much adjacent probability a method loses as ``adaptive``, which is
+the default, with a bootstrap interval over the adjacent questions; a method's loss on a question is its mean over the
+seeds. ``summary.json`` has these losses, question by question.
 """
 
 from __future__ import annotations
