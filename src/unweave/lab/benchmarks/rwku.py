@@ -61,32 +61,40 @@ class RwkuOptions(AuthorOptions):
 
 def load(options: RwkuOptions, data: str | None, *, after: int = 0) -> BenchmarkTask:
     """Read the texts and questions. ``after`` takes a person so many places after the one that is named."""
-    folders = people_of(data)
-    place = _chosen(folders, options.person) + after
-    order = [folders[(place + step) % len(folders)] for step in range(len(folders))]
-    person, others = order[0], order[1:][: SMALL_PEOPLE if options.small else options.people]
-    if len(others) < 2:
-        raise UsageError(
-            f"{person.parent} has {len(folders)} people, but at least 3 are needed: two others are remote."
-        )
-    words = small_words(_texts_of(order[: len(others) + 1])) if options.small else words_of(options, data)
-    near = [row for name in ("neighbor_level1", "neighbor_level2") for row in questions_of(person, name)]
-    names = sorted({row["neighbor"] for row in near})
-    first, second = ([row for row in near if row["neighbor"] in names[start::2]] for start in (0, 1))
-    far = [[row for folder in others[start::2] for row in _probes(folder)] for start in (0, 1)]
+    person, others = _person_and_others(options, data, after)
+    words = small_words(_texts_of([person, *others])) if options.small else words_of(options, data)
     about = _brief(person) if options.small else texts_of(person)[: options.texts]
-    told = _probes(person)
-    tricks = questions_of(person, "forget_level3")
-    groups = {"forget": told, "adversarial": tricks, "adjacent": second, "remote": far[1]}
+    near, far = _near(person), [[row for folder in others[start::2] for row in _probes(folder)] for start in (0, 1)]
+    told, tricks = _probes(person), questions_of(person, "forget_level3")
+    groups = {"forget": told, "adversarial": tricks, "adjacent": near[1], "remote": far[1]}
     return BenchmarkTask(
         development=None if after else lambda: load(options, data, after=1),
-        train=_split(words, about, first, far[0]),
-        test=_split(words, told + tricks, second, far[1]),
+        train=_split(words, about, near[0], far[0]),
+        test=_split(words, told + tricks, near[1], far[1]),
         label_names=(),
         questions={name: spread(rows, options.asked) for name, rows in groups.items()},
-        rows=[*about, *first, *far[0]],
+        rows=[*about, *near[0], *far[0]],
         wording=words,
     )
+
+
+def _person_and_others(options: RwkuOptions, data: str | None, after: int) -> tuple[Path, list[Path]]:
+    """Return the folder of the person to forget, and those of the others."""
+    folders = people_of(data)
+    if len(folders) < 3:
+        raise UsageError(
+            f"{folders[0].parent} has {len(folders)} people, but at least 3 are needed: two others are remote."
+        )
+    place = (_chosen(folders, options.person) + after) % len(folders)
+    others = [*folders[place + 1 :], *folders[:place]]
+    return folders[place], others[: SMALL_PEOPLE if options.small else options.people]
+
+
+def _near(person: Path) -> list[Rows]:
+    """Return the questions about every second neighbour, and those about the others."""
+    every = [row for name in ("neighbor_level1", "neighbor_level2") for row in questions_of(person, name)]
+    names = sorted({row["neighbor"] for row in every})
+    return [[row for row in every if row["neighbor"] in names[start::2]] for start in (0, 1)]
 
 
 def people_of(data: str | None) -> list[Path]:
