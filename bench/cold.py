@@ -142,7 +142,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ways", default=",".join(WAYS), help="joined by commas")
     parser.add_argument("--rehearse", action="store_true", help="the digits on the CPU")
-    parser.add_argument("--out", type=Path, help="folder for cold.json")
+    parser.add_argument("--out", type=Path, help="folder for the file")
+    parser.add_argument("--name", default="cold", help="of the file")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
@@ -163,7 +164,7 @@ def main() -> None:
                 show("write the file", content["file"])
             content["ways"][way] = in_a_fresh_process(way, *more, file=file)
             show(way, content["ways"][way])
-            measure.write(words.out, "cold", content, pick_device("cpu" if words.rehearse else None))
+            measure.write(words.out, words.name, content, pick_device("cpu" if words.rehearse else None))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast language models are unlearned: steps of NPO, two-stage and unweave beside a plain Hugging Face Trainer.
 
     python -m bench.language [--shapes 135m,0.5b,1.5b] [--batch 32,128] [--tokens 128] [--steps 20]
-        [--compile off,on] [--out FOLDER] [--device cpu]
+        [--compile off,on] [--without-adapters] [--out FOLDER] [--device cpu]
 
 Models have random weights in the shape of a known model, and texts are random tokens of one length, half of them the
 answer: speed and memory do not depend on either. All sides see batches of the same size and length, in bfloat16 on
@@ -218,13 +218,15 @@ def measure_all(given: argparse.Namespace, device: torch.device) -> dict[str, An
                 content["steps"][key] = measured(name, SHAPES[shape], side, peak)
                 show(key, content["steps"][key])
                 content["ratios"] = ratios(content["steps"])
-                measure.write(given.out, "language", content, device)
+                measure.write(given.out, given.name, content, device)
+        if given.without_adapters:
+            continue
         side = Side(given.batch[0], given.tokens, "off", given.steps, device, lora=True)
         key = f"{shape}/{given.batch[0]}/npo/lora"
         content["steps"][key] = measured("npo", SHAPES[shape], side, peak)
         show(key, content["steps"][key])
     content["memory"] = language_memory.explained(content["steps"], SHAPES, given.tokens)
-    measure.write(given.out, "language", content, device)
+    measure.write(given.out, given.name, content, device)
     return content
 
 
@@ -242,7 +244,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--methods", type=lambda text: text.split(","), default=["ft", "npo", "two-stage", "unweave"])
     parser.add_argument("--compile", type=lambda text: text.split(","), default=["off", "on"])
-    parser.add_argument("--out", type=Path, help="folder for language.json")
+    parser.add_argument("--without-adapters", action="store_true", help="leave out NPO with LoRA adapters")
+    parser.add_argument("--out", type=Path, help="folder for the file")
+    parser.add_argument("--name", default="language", help="of the file")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
     given = parser.parse_args()
     device = pick_device(given.device)

@@ -1,6 +1,6 @@
 """What stage 2 takes above fine-tuning, and whether runs keep to ``max_memory``.
 
-    python -m bench.memory [--parts gradients,images,sentences,language] [--small] [--out FOLDER]
+    python -m bench.memory [--parts gradients,images,sentences,language] [--quick] [--small] [--out FOLDER]
 
 `gradients`: `uw.unlearn` on a network of 10⁹ float32 parameters, by fine-tuning with momentum, by stage 2 and by both
 stages of two-stage. How many gradients their peaks are apart.
@@ -8,14 +8,16 @@ stages of two-stage. How many gradients their peaks are apart.
 The other parts take steps of two-stage on images, sentences and texts of a language model, first without a limit,
 then with shares of what that took. Passes are recorded where it pays, and not compiled. `taken_bytes` is what torch
 took from the device (``max_memory_reserved``), which is what a limit is about; `device_bytes` is what the driver says
-is in use at the end, with its own memory for the process. The file is written again after every row. On a CPU there is
-no limit to set: ``--small`` rehearses the rest.
+is in use at the end, with its own memory for the process. `allocation_retries` counts how often torch had to give
+unused memory back before it found room, which takes time. The file is written again after every row. ``--quick`` takes
+half as many steps. On a CPU there is no limit to set: ``--small`` rehearses the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,13 +33,13 @@ from bench import captured, language, measure, workloads
 from bench.measure import wait
 from bench.scaling import peak_memory
 from unweave.engine import Phase, Workbench
-from unweave.errors import RunError, RunWarning
+from unweave.errors import RunError, RunWarning, UsageError
 from unweave.methods import Method, find_method
 from unweave.runtime import parse_bytes, pick_device
 
 WIDTH, BLOCKS, CLASSES, BATCH = 4096, 60, 20, 128  # 60 · 4096² = 1.007 · 10⁹ weights
 SHARES = (None, 0.75, 0.5, 0.35)  # of what a run without a limit takes
-WARM, TIMED = 4, {"stage 1": 20, "stage 2": 4}  # steps
+WARM, TIMED = 4, {"stage 1": 20, "stage 2": 4}  # steps; half of them with --quick
 STILL = 1e-12  # a step size that moves nothing
 
 
@@ -158,20 +160,23 @@ def texts(*, small: bool) -> Iterator[tuple[str, Work]]:
 PARTS = {"images": images, "sentences": sentences, "language": texts}
 
 
-def limited(work: Work, device: torch.device, limit: int | None) -> dict[str, Any]:
+def limited(work: Work, device: torch.device, limit: int | None, *, steps: float = 1.0) -> dict[str, Any]:
     """Take steps within a limit; return the memory and the time that they take, or the error that ended them."""
     gc.collect()
     if device.type == "cuda":
+        torch.cuda.init()  # resetting fails before it
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
+        torch.cuda.reset_accumulated_memory_stats(device)
     model, split = work.make(device)
     row: dict[str, Any] = {"limit_bytes": limit}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RunWarning)
         try:
             with captured.way_of("recorded") as how:  # compiling would take most of the time here
-                row |= _steps(work, Workbench(model, split, device=device, compile=how, max_memory=limit), device)
-        except (RunError, torch.OutOfMemoryError) as error:
+                bench = Workbench(model, split, device=device, compile=how, max_memory=limit)
+                row |= _steps(work, bench, device, int(steps * WARM), int(steps * TIMED[work.stage]))
+        except (RunError, UsageError, torch.OutOfMemoryError) as error:
             row["error"] = str(error).splitlines()[0][:200]
         finally:
             row["halvings"] = sum("ran out of memory" in str(one.message) for one in said)
@@ -180,24 +185,25 @@ def limited(work: Work, device: torch.device, limit: int | None) -> dict[str, An
         row |= {
             "taken_bytes": torch.cuda.max_memory_reserved(device),
             "used_bytes": torch.cuda.max_memory_allocated(device),
+            "allocation_retries": torch.cuda.memory_stats(device)["num_alloc_retries"],
             "device_bytes": total - free,
         }
     return row
 
 
-def _steps(work: Work, bench: Workbench, device: torch.device) -> dict[str, Any]:
+def _steps(work: Work, bench: Workbench, device: torch.device, warm: int, timed: int) -> dict[str, Any]:
     phase = work.phase()
     with bench.working():
         phase.prepare(bench)
         phase.begin()
         phase.steps = max(phase.steps, 400)  # as a longer run, in which passes are recorded where it pays
         begun = time.perf_counter()
-        measure.take_steps(bench, phase, WARM)
+        measure.take_steps(bench, phase, warm)
         wait(device)
         start = time.perf_counter()
-        measure.take_steps(bench, phase, TIMED[work.stage], first=WARM)
+        measure.take_steps(bench, phase, timed, first=warm)
         wait(device)
-    seconds = (time.perf_counter() - start) / TIMED[work.stage]
+    seconds = (time.perf_counter() - start) / timed
     captures = bench.forward.compiling.captures
     return {
         "step_seconds": seconds,
@@ -207,12 +213,12 @@ def _steps(work: Work, bench: Workbench, device: torch.device) -> dict[str, Any]
     }
 
 
-def with_limits(name: str, work: Work, device: torch.device) -> Iterator[dict[str, Any]]:
+def with_limits(name: str, work: Work, device: torch.device, *, steps: float = 1.0) -> Iterator[dict[str, Any]]:
     """Yield a row without a limit, then one for each share of what that took."""
     free: dict[str, Any] = {}
     for share in SHARES if device.type == "cuda" else SHARES[:1]:
         limit = None if share is None else parse_bytes(int(share * free["taken_bytes"]))
-        row = limited(work, device, limit)
+        row = limited(work, device, limit, steps=steps)
         free = free or row
         row |= {"share": share}
         if limit is not None:
@@ -240,22 +246,26 @@ def main() -> None:
     """Measure, print, write after every row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", default=",".join(["gradients", *PARTS]), help="joined by commas")
+    parser.add_argument("--quick", action="store_true", help="half as many steps")
     parser.add_argument("--small", action="store_true", help="tiny models, to rehearse")
-    parser.add_argument("--out", type=Path, help="folder for memory.json")
+    parser.add_argument("--out", type=Path, help="folder for the file")
+    parser.add_argument("--name", default="memory", help="of the file")
     parser.add_argument("--device", help="cpu or cuda; the best there is if not given")
     words = parser.parse_args()
     device = pick_device(words.device)
+    logging.basicConfig(format="  %(message)s")
+    logging.getLogger("unweave").setLevel(logging.INFO)  # why passes are not recorded
     content: dict[str, Any] = {}
     for part in words.parts.split(","):
         if part == "gradients":
             content[part] = gradients(device, small=words.small)
-            measure.write(words.out, "memory", content, device)
+            measure.write(words.out, words.name, content, device)
             continue
         for name, work in PARTS[part](small=words.small):
             rows = content.setdefault("limits", {}).setdefault(name, [])
-            for row in with_limits(name, work, device):
+            for row in with_limits(name, work, device, steps=0.5 if words.quick else 1.0):
                 rows.append(row)
-                measure.write(words.out, "memory", content, device)
+                measure.write(words.out, words.name, content, device)
 
 
 if __name__ == "__main__":

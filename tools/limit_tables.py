@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from speed_tables import SPEED, lines, read
+from speed_tables import SPEED, further, lines, read
 
 FILES = ("roofline", "memory", "packed", "plain")  # in results/speed/h200
 
@@ -88,6 +88,7 @@ def plain(found: Mapping[str, Any]) -> str:
     rows = [
         [name, *(f"{found[side][when]['whole_seconds']:.1f} s" for side in ("plain", "ours"))]
         for name, when in (("the first time", "first"), ("again", "again"))
+        if all(when in found.get(side, {}) for side in ("plain", "ours"))
     ]
     return lines(["the whole protocol", "plain good loop", "ours"], rows)
 
@@ -103,9 +104,9 @@ def all_tables() -> Iterator[str]:
     for name in FILES:
         if (SPEED / "h200" / f"{name}.json").exists():
             found = read(f"h200/{name}.json")
-            if name == "roofline":  # the workloads of further files, each with the rates that were measured beside them
-                for more in sorted((SPEED / "h200").glob("roofline-*.json")):
-                    found["workloads"] |= read(f"h200/{more.name}")["workloads"]
+            for more in further(name):  # such as workloads, each with the rates that were measured beside them
+                for part in ("workloads", "limits"):
+                    found.setdefault(part, {}).update(more.get(part, {}))
             yield from (table(found) for table in tables[name])
 
 

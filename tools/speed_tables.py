@@ -118,8 +118,11 @@ def cold() -> str:
         "from a file": "with the file of `unweave warm`",
         "not at all": "not compiled",
     }
+    ways = read("h200/cold.json")["ways"]
+    for more in further("cold"):
+        ways |= more["ways"]
     rows = []
-    for way, row in read("h200/cold.json")["ways"].items():
+    for way, row in ways.items():
         one, two = (row["phases"][name]["until_then_seconds"] for name in ("stage 1", "stage 2"))
         switch = row["switches"][-1] if row["switches"] else None
         at = f"{switch['step']} of {switch['phase']}, at {switch['until_then_seconds']:.1f} s" if switch else ""
@@ -127,13 +130,21 @@ def cold() -> str:
     return lines(["372 + 96 steps", "stage 1", "stage 2", "code switched at step", "together"], rows)
 
 
+def further(name: str) -> Iterator[Any]:
+    """Yield the contents of further files of a measurement, such as `cold-file.json`: parts that ran on their own."""
+    for file in sorted((SPEED / "h200").glob(f"{name}-*.json")):
+        yield read(f"h200/{file.name}")
+
+
 def language() -> str:
-    """Return the steps of a language model of 135M parameters beside a plain trainer."""
-    found = read("h200/language.json")
+    """Return the steps of a language model of 135M parameters beside a plain trainer in the same run."""
+    measured = dict.fromkeys(METHODS, read("h200/language.json")["steps"])
+    for more in further("language"):
+        measured |= {name: more["steps"] for name in METHODS if f"135m/32/{name}/auto" in more["steps"]}
     rows = []
-    for name in METHODS:
-        rival = found["steps"][f"135m/32/{'trainer-npo' if name == 'npo' else 'trainer'}/off"]
-        plain, auto = (found["steps"][f"135m/32/{name}/{way}"] for way in ("off", "auto"))
+    for name, steps in measured.items():
+        rival = steps[f"135m/32/{'trainer-npo' if name == 'npo' else 'trainer'}/off"]
+        plain, auto = (steps[f"135m/32/{name}/{way}"] for way in ("off", "auto"))
         rows.append(
             [
                 name,

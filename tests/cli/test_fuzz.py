@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from random import Random
@@ -18,7 +21,7 @@ from hypothesis import strategies as st
 import unweave as uw
 from tests.helpers import fuzz
 from tests.helpers.fuzz_parsers import PARSERS
-from tests.helpers.fuzz_tally import KINDS, OURS, Tally, join
+from tests.helpers.fuzz_tally import KINDS, OURS, Stopped, Tally, join
 from tests.helpers.places import ROOT
 from tests.helpers.texts import TEMPLATE, llama, tokenizer
 from unweave.lab.benchmarks import Benchmark
@@ -56,6 +59,7 @@ def test_an_odd_file_is_refused_in_our_words(door, chance):
     [
         "table 143",  # a schema that pyarrow does not know
         "table 282",  # text that is no UTF-8
+        "table 90008205",  # a number of rows below zero
         "prompts 417",  # text with half of a surrogate pair
         "request of the run before 1503",  # a number where a list of rows should be
         "scores 1263",  # null where a count should be
@@ -202,6 +206,27 @@ def test_processes_share_the_inputs_and_one_that_dies_is_a_finding(tmp_path):
     assert [part["inputs"]["calls"] for part in shares] == [7, 7, 6]
     assert found["inputs"] == {"parsers": 0, "calls": 20, "lines": 0, "processes": 0}
     assert (found["tracebacks"], found["findings"]) == (1, ["calls 17"])
+
+
+def test_an_input_that_the_run_itself_interrupts_is_neither_counted_nor_a_finding(tmp_path):
+    def interrupted(folder):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        except BaseException:
+            os.kill(os.getpid(), signal.SIGTERM)  # a group of processes is told twice: by its owner and by its first
+            raise KeyError("what the interruption turned into") from None
+
+    tally, before = Tally(tmp_path), signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, tally.stop)
+        with pytest.raises(Stopped):
+            tally.try_("lines", "lines 1", interrupted)
+        tally.save()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    found = Tally.saved(tmp_path, ended=0)
+    assert (found["inputs"], found["tracebacks"], found["findings"]) == ({}, 0, [])
 
 
 def test_a_run_may_be_limited_in_time(tmp_path):

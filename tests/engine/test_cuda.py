@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -11,9 +12,10 @@ import torch
 from tests.helpers.calling import unlearn_with
 from tests.helpers.fitting import ON_ANYTHING
 from tests.helpers.tensors import same, weights
-from unweave import Callback, Checkpoints, Compute, evaluate, unlearn
+from unweave import Callback, Checkpoints, Compute, Split, evaluate, unlearn
 from unweave.engine import Workbench
 from unweave.engine.compiling import captures, recording
+from unweave.errors import RunWarning
 from unweave.methods import find_method
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -262,6 +264,9 @@ def test_a_model_that_waits_for_the_device_runs_as_it_is_written(digits, recorde
         )
         assert not recorded
         assert same(weights(plain.model), weights(tried.model))
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+        torch.cuda.empty_cache()  # gives back what the failed recording took
+        assert torch.cuda.memory_reserved() < 2 * torch.cuda.memory_allocated() + 2**27
         # The device is as good as before.
         willing = torch.nn.Sequential(*list(model.layers))
         again = unlearn(willing, task.train, "ft", compute=Compute("cuda", precision="float32"), **settings)
@@ -303,3 +308,36 @@ def test_recorded_passes_need_no_more_memory_after_a_thousand_steps(digits, reco
     assert len(rows) >= 1000
     assert rows[-1]["held"] <= rows[100]["held"]
     assert rows[-1]["used"] <= 1.01 * rows[100]["used"]
+
+
+def test_a_limit_is_kept_and_changes_nothing(monkeypatch):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 64, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(64, 64, 3),
+        torch.nn.Flatten(),
+        torch.nn.LazyLinear(3),
+    )
+    model(torch.zeros(1, 3, 32, 32))
+    data = torch.randn(1536, 3, 32, 32), torch.arange(1536) % 3
+    split = Split(data, forget=range(256), adjacent=range(256, 768))
+    settings = {"epochs": 1, "learning_rate": 1e-3, "batch_size": 512, "guard": None, "normalisation": "eval"}
+
+    def run(limit):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        compute = Compute("cuda", precision="float32", compile="off", max_memory=limit)
+        found = unlearn(model, split, "ft", compute=compute, **settings)
+        return found, torch.cuda.max_memory_reserved()
+
+    with deterministic(monkeypatch):
+        whole, taken = run(None)
+        for share in (0.75, 0.5, 0.35):
+            limit = int(share * taken)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RunWarning)
+                cut, held = run(limit)
+            assert held <= limit
+            for one, other in zip(weights(whole.model), weights(cut.model), strict=True):
+                assert torch.allclose(one, other, atol=1e-4)

@@ -277,7 +277,7 @@ def test_batches_are_halved_when_memory_runs_out(split):
 
     model = Small(5, 3)
     found = predictions.observe(model, split, device="cpu")
-    assert sizes == [1, 60, 30, 15, 15, 15, 15], "one sample tells the task"
+    assert sizes == [1, 60, 60, 30, 30, 15, 15, 15, 15], "one sample tells the task; each size is tried twice"
     with torch.no_grad():
         expected = nn.functional.linear(split.samples.read(torch.arange(60))[0], model.weight, model.bias)
     assert torch.allclose(found("train").logits, expected)

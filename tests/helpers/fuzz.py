@@ -41,7 +41,7 @@ from tests.helpers.fuzz_calls import calls
 from tests.helpers.fuzz_child import stop_training
 from tests.helpers.fuzz_lines import line, prepare
 from tests.helpers.fuzz_parsers import PARSERS
-from tests.helpers.fuzz_tally import KINDS, Tally, join
+from tests.helpers.fuzz_tally import KINDS, Stopped, Tally, join
 from tests.helpers.places import ROOT
 from unweave.requests import unpickling
 from unweave.storage import provenance, write_whole
@@ -55,6 +55,7 @@ MODULE = "tests.helpers.fuzz"
 LATE = (scipy.stats, sklearn.metrics, sklearn.model_selection)
 CODES = (0, 1, 2, 130)
 PARTS = 100  # in which the inputs of every kind are tried, so that a run that is stopped has tried some of each
+EVERY = 10.0  # seconds between two writings of the result
 MEMORY = Path("/dev/shm")  # a folder in memory, where the system has one: inputs are many small files
 
 
@@ -114,7 +115,9 @@ def process(number: int, folder: Path) -> None:
         capture_output=True,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "MPLCONFIGDIR": str(folder),
@@ -159,10 +162,6 @@ def _forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status), "", said.read())
 
 
-class Stopped(BaseException):
-    """The run was asked to end (SIGTERM)."""
-
-
 def fuzz(
     tally: Tally,
     counts: dict[str, int],
@@ -200,8 +199,11 @@ def fuzz(
                     try_(kind, first + number)
 
 
-def fuzz_together(options: argparse.Namespace, home: Path) -> dict[str, Any]:
-    """Share the inputs among forked processes, and return what all of them found, also when they are told to end."""
+def fuzz_together(options: argparse.Namespace, home: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """Share the inputs among forked processes, and return what all of them found, also when they are told to end.
+
+    What they have found so far is written now and then, so that a run that is killed leaves a result.
+    """
     children: dict[int, Path] = {}
     for number in range(options.jobs):
         folder = home / str(number)
@@ -210,25 +212,43 @@ def fuzz_together(options: argparse.Namespace, home: Path) -> dict[str, Any]:
         if child == 0:
             _be_share(options, folder, number)
         children[child] = folder
+
+    def end(*_: Any) -> None:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: [os.kill(child, signal.SIGTERM) for child in children])
-    found = []
+        signal.signal(name, end)
+    ended: list[dict[str, Any]] = []
+    next_writing = 0.0
     while children:
-        child, status = os.wait()
-        found.append(Tally.saved(children.pop(child), ended=os.waitstatus_to_exitcode(status)))
-    return join(found)
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child:
+            ended.append(Tally.saved(children.pop(child), ended=os.waitstatus_to_exitcode(status)))
+            continue
+        if time.monotonic() > next_writing:
+            running = [Tally.saved(folder, ended=0) for folder in children.values()]
+            write(join([*ended, *running]) | about, options.out)
+            next_writing = time.monotonic() + EVERY
+        time.sleep(0.2)
+    return join(ended) | about
+
+
+def write(found: dict[str, Any], out: Path | None) -> None:
+    """Write a result into a folder."""
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "fuzz.json", (json.dumps(found, indent=2) + "\n").encode())
 
 
 def _be_share(options: argparse.Namespace, folder: Path, number: int) -> None:
     """Try one share of the inputs in this process, and end it."""
 
-    def stop(*_: Any) -> None:
-        raise Stopped
-
     code = 1
     tally = Tally(folder)
     tally.limit()
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, tally.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it
     try:
         counts = {kind: getattr(options, kind) for kind in KINDS}
@@ -267,6 +287,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a device cannot be used after a fork, and the inputs do not need one
     sys.dont_write_bytecode = True
     about = provenance(torch.device("cpu")) | {"command": f"python -m {MODULE} {shlex.join(sys.argv[1:])}"}
     if options.join:
@@ -277,11 +298,9 @@ def main() -> None:
             again(options.again)
             return
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
-            found = fuzz_together(options, Path(place)) | {"provenance": [about]}
+            found = fuzz_together(options, Path(place), {"provenance": [about]})
     print(json.dumps({name: part[:20] if name == "findings" else part for name, part in found.items()}))
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        write_whole(options.out / "fuzz.json", (json.dumps(found, indent=2) + "\n").encode())
+    write(found, options.out)
     sys.exit(bool(found["findings"]))
 
 

@@ -16,6 +16,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from tests.helpers.fuzz_data import DATA_PARSERS
 from tests.helpers.fuzz_requests import CORPUS, REQUEST_PARSERS, Door
 from tests.helpers.fuzz_studies import STUDY_PARSERS
 from tests.helpers.fuzz_values import FORBIDDEN, TEXTS, flipped, json_bytes, json_odd, written
@@ -215,4 +216,5 @@ PARSERS: dict[str, tuple[int, Door]] = {  # with a weight: how often the door is
     "settings": (18, settings_door),
     **REQUEST_PARSERS,
     **STUDY_PARSERS,
+    **DATA_PARSERS,
 }

@@ -29,6 +29,10 @@ SAVED, LAST, EVERY = "tally.json", "last", 5.0  # seconds between two savings
 SHOWN = 3  # tracebacks of one cause that are printed
 
 
+class Stopped(BaseException):
+    """The run was asked to end (SIGTERM)."""
+
+
 class TooLong(BaseException):
     """An input took too long. Nothing that the package catches."""
 
@@ -50,6 +54,7 @@ class Tally:
         self.seconds: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
         self.longest = 0  # seconds that an input may take; 0: any number
+        self.stopping = False  # the run was asked to end
         self.tracebacks: dict[str, str] = {}
         self.outside: dict[str, str] = {}
         self.next_saving = 0.0
@@ -60,15 +65,23 @@ class Tally:
         signal.signal(signal.SIGALRM, too_long)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.RLIM_INFINITY))
 
+    def stop(self, *_: Any) -> None:
+        """End the run, as a handler of SIGTERM. Later signals are ignored: one would interrupt what is written now."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.stopping = True
+        raise Stopped
+
     def try_(self, kind: str, name: str, work: Callable[[Path], None], *, every: int = 1) -> None:
-        """Try one input in a folder that is emptied after so many inputs."""
+        """Try one input in a folder that is emptied after so many inputs.
+
+        An input that is interrupted because the run should end is not counted, whatever the interruption raises in it.
+        """
         folder = self.inside
         if self.counts[kind] % every == 0:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             (folder / "linked.json").symlink_to(self.canary.place / "file.json")
             (folder / "linked").symlink_to(self.canary.place / "folder")
-        self.counts[kind] += 1
         (self.home / LAST).write_text(name)  # should the process die
         begun = time.perf_counter()
         signal.alarm(self.longest)
@@ -78,10 +91,15 @@ class Tally:
                 warnings.simplefilter("ignore")
                 work(folder)
         except OURS:
-            self.ours[kind] += 1
+            self.ours[kind] += not self.stopping
         except (Exception, TooLong) as error:
-            self._found(name, error)
-        signal.alarm(0)
+            if not self.stopping:
+                self._found(name, error)
+        finally:
+            signal.alarm(0)
+        if self.stopping:
+            raise Stopped
+        self.counts[kind] += 1
         tempfile.tempdir = None
         self.seconds[kind] += time.perf_counter() - begun
         if self.watch.outside:
@@ -116,8 +134,9 @@ class Tally:
         }
 
     def save(self) -> None:
-        """Write what was found so far."""
-        (self.home / SAVED).write_text(json.dumps(self.found()))
+        """Write what was found so far, whole: another process may read it at any time."""
+        (self.home / f"{SAVED}.new").write_text(json.dumps(self.found()))
+        (self.home / f"{SAVED}.new").replace(self.home / SAVED)
         self.next_saving = time.monotonic() + EVERY
 
     @staticmethod
@@ -127,7 +146,7 @@ class Tally:
         with contextlib.suppress(FileNotFoundError):
             found = json.loads((home / SAVED).read_text())
         if ended:
-            name = (home / LAST).read_text()
+            name = (home / LAST).read_text() if (home / LAST).exists() else "the start"
             print(f"--- {name} ended its process ({ended})", file=sys.stderr, flush=True)
             found = {**found, "tracebacks": found["tracebacks"] + 1, "findings": sorted({*found["findings"], name})}
         return found

@@ -70,7 +70,7 @@ def test_the_best_round_is_returned_not_the_last(case, monkeypatch):
     """A later round that keeps less, though it holds the constraint, does not count."""
     model, split = case
     method = Adaptive(effort=4.0, tolerance=0.0, least_steps=5)
-    values = iter([1.0, 0.9, 0.3, 0.2, 0.1, 0.1])  # before the run, then at the end of each round
+    values = iter([1.0, 1.0, 0.9, 0.3, 0.2, 0.1, 0.1])  # before the run, after the trial, at the end of each round
     first = []
 
     def known(self, *, usual):
@@ -205,3 +205,51 @@ def test_what_cannot_be_told_apart_is_said(case):
             model, impossible, uw.Adaptive(effort=3.0), guard={"adjacent_accuracy_drop": 1.0}, compute=CPU
         )
     assert result.verdict.kept is False or result.verdict.forgotten is False
+
+
+class Fragile:
+    """Says that held-back samples are known while the weights have moved by at most a share of themselves."""
+
+    def __init__(self, most):
+        self.most, self.moves = most, []
+
+    def __call__(self, held, *, usual):
+        now = [parameter.detach().clone() for parameter in held.bench.parameters]
+        self.start = getattr(self, "start", now)
+        way = sum((a - b).square().sum() for a, b in zip(now, self.start, strict=True)).sqrt()
+        self.moves.append(float(way / sum(b.square().sum() for b in self.start).sqrt()))
+        return torch.full((2,), float(self.moves[-1] <= self.most), dtype=torch.float64)
+
+
+def trial(case, monkeypatch, most):
+    """Begin a run on a model that bears so large moves; return the phase, what was tried, and the weights after it."""
+    model, split = case
+    fragile = Fragile(most)
+    monkeypatch.setattr(HeldBack, "known", lambda held, *, usual: fragile(held, usual=usual))
+    bench = Workbench(copy.deepcopy(model), split, device=torch.device("cpu"), seed=0)
+    (phase,) = Adaptive().phases()
+    phase.prepare(bench)
+    phase.begin()
+    return phase, fragile, weights(bench.model)
+
+
+def test_a_trial_finds_the_largest_steps_that_kept_data_bears(case, monkeypatch):
+    model, _ = case
+    before = weights(model)
+    phase, fragile, after = trial(case, monkeypatch, 1.0)
+    assert float(phase.trust) == 1.0
+    full = fragile.moves[1]
+    for most, trust in ((0.5 * full, 1 / 4), (0.1 * full, 1 / 16), (0.0, 1 / 64)):
+        phase, fragile, after = trial(case, monkeypatch, most)
+        assert float(phase.trust) == trust
+        assert fragile.moves[1:] == sorted(fragile.moves[1:], reverse=True), "each trial moves less than the one before"
+    assert same(before, after), "a trial is undone"
+    assert not any(part.any() for part in (*phase.velocity, *phase.squares)), "nothing of a trial is remembered"
+
+
+def test_a_trial_that_succeeds_changes_nothing(case, monkeypatch):
+    model, split = case
+    tried = uw.unlearn(model, split, compute=CPU, callbacks=[QUIET])
+    monkeypatch.setattr("unweave.methods.adaptive.Rounds._trusted", lambda self: torch.ones((), dtype=torch.float64))
+    untried = uw.unlearn(model, split, compute=CPU, callbacks=[QUIET])
+    assert same(weights(tried.model), weights(untried.model))

@@ -205,6 +205,32 @@ def test_divergence_stops_with_the_step(name, split, model):
         unlearn_with(model, split, method=name, initial=lambda: copy.deepcopy(model), compute=Compute("cpu"), **values)
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("ga", "learning_rate", 1e39),
+        ("ft", "weight_decay", 1e308),
+        ("scrub", "learning_rate", 1e38),  # Adam multiplies it by ten before single precision holds it
+        ("scrub", "temperature", 1e308),
+        ("unweave", "target", 1e308),
+        ("adaptive", "margin", 1e308),
+    ],
+)
+@pytest.mark.parametrize("guard", [None, "default"])
+def test_a_number_that_becomes_too_large_ends_the_run_and_says_where(name, setting, value, guard, split, model):
+    values = {**quick(name), setting: value}
+    guarded = {} if guard else {"guard": None}
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(RunError, match=r"(in step \d+|before the first step) of .*\. Nothing was changed"):
+        unlearn(model, split, method=name, compute=Compute("cpu"), **guarded, **values)
+    assert all(torch.equal(model.state_dict()[key], tensor) for key, tensor in before.items())
+
+
+def test_an_effort_without_end_is_refused():
+    with pytest.raises(UsageError, match="effort is 1e\\+308, but must be above 0 and at most 1e\\+06"):
+        find_method("adaptive")(effort=1e308)
+
+
 # Fine-tuning, ascent, retraining
 
 

@@ -48,6 +48,13 @@ def test_the_pages_hold_the_generated_tables(tables, tool):
         assert [table.partition("\n")[0] for table in tables(page) if table not in text] == [], page
 
 
+def test_a_new_table_takes_the_place_of_the_one_with_the_same_heading(tool):
+    placed = importlib.import_module("speed_page").placed
+    page = "Words.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\nMore."
+    assert placed(page, "| a | b |\n| --- | --- |\n| 3 | 4 |\n| 5 | 6 |") == page.replace("1 | 2", "3 | 4 |\n| 5 | 6")
+    assert placed(page, "| a | c |\n| --- | --- |") is None
+
+
 def test_every_other_number_is_on_the_list(tables, tool):
     found = [line for page in pages(tool) for line in tool.by_hand(page, *tool.of_page(page), tables(page))]
     listed = tool.BY_HAND.read_text(encoding="utf-8").splitlines()

@@ -100,6 +100,46 @@ def test_text_that_is_no_utf8_is_refused_as_data_and_not_later(tmp_path):
             read()
 
 
+# Of a Parquet file with 12 rows: how its header says 12, where that stands, and how it would say other numbers.
+TWELVE, WHOLE, PART = b"\x18", 0, 1
+OTHERS = {-1: b"\x01", 0: b"\x00", 11: b"\x16", 13: b"\x1a", 2**40: b"\x80" * 5 + b"\x40"}
+
+
+def with_rows(file, where, said):
+    """Let the header say another number of rows: of the whole file, or of its only part."""
+    data = file.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    header = data[start:-8]
+    about = parquet.ParquetFile(file)
+    for place in [place for place, byte in enumerate(header) if bytes([byte]) == TWELVE]:
+        changed = header[:place] + OTHERS[said] + header[place + 1 :]
+        file.write_bytes(data[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+        try:
+            about = parquet.ParquetFile(file).metadata
+        except (pa.ArrowException, OSError):
+            continue
+        numbers = about.num_rows, about.row_group(0).num_rows
+        if numbers == ((said, 12) if where == WHOLE else (12, said)):
+            return
+    raise AssertionError("no byte of the header is the number of rows")
+
+
+@pytest.mark.parametrize("where", [WHOLE, PART])
+@pytest.mark.parametrize("said", OTHERS)
+def test_a_table_whose_header_gives_another_number_of_rows_is_refused(said, where, tmp_path):
+    file = write_table(tmp_path / "table.parquet", sentences(12))
+    with_rows(file, where, said)
+    with pytest.raises(UsageError, match=r"says that it has|cannot be read|has no rows"):
+        open_data(str(file))
+
+
+def test_a_table_that_holds_fewer_rows_than_it_says_is_refused_when_it_is_read(tmp_path, monkeypatch):
+    table = open_data(str(write_table(tmp_path / "table.parquet", sentences(12))))
+    table._rows = 13  # what a file of another format may say, or a header that is wrong everywhere
+    with pytest.raises(UsageError, match="says that it has 13 rows, but 12 are there"):
+        table.column("label")
+
+
 def test_a_model_without_class_names_takes_folders_in_their_order_and_refuses_names(tmp_path):
     for place, name in enumerate("cabca"):
         (tmp_path / name).mkdir(exist_ok=True)

@@ -40,6 +40,7 @@ from unweave.engine import (
     Running,
     ScoreOn,
     Workbench,
+    advice_on,
     of_kind,
     require_callbacks,
     run_phases,
@@ -49,6 +50,7 @@ from unweave.evaluation import Scores, accuracy_and_losses, evaluate, predict
 from unweave.methods import Method, find_method, make_method
 from unweave.record import certificate_of, published_rows
 from unweave.runs import OutputFolder, SaveWith, label_names, left_in_order, model_card, run_page
+from unweave.runtime import limited_to
 from unweave.storage import HISTORY, PAGE, SCORES, VERDICT, fingerprint, provenance
 from unweave.tasks import Task, describe_task, scoring_task
 
@@ -163,7 +165,7 @@ class _Run:
         log.info("%s on %s, %s", given.chosen.name, bench.split, bench.device)
         phases = list(given.chosen.phases())
         target = folder.target if folder else None
-        with left_in_order(folder):
+        with left_in_order(folder), limited_to(bench.max_memory, bench.device):
             watcher = Guard(bench, given.limits, forget="forget" in given.chosen.needs) if given.limits else None
             history = run_phases(
                 bench,
@@ -345,7 +347,9 @@ def report_page(result: Result, *more: str) -> str:
     counts = {subset: len(result.split[subset]) for subset in EVERY}
     names = label_names(result.original)
     found = result.verdict
-    outcome = {"reached": found.reached, "kept": found.kept}
+    outcome: dict[str, Any] = {"reached": found.reached, "kept": found.kept}
+    if found.goal == "erase":
+        outcome["mend"] = advice_on(result.settings)
     return run_page(result.config, result.scores, str(found), counts, **outcome, names=names, more=more)
 
 

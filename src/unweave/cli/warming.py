@@ -31,7 +31,8 @@ def warm(
     r"""Compile what runs of a method use on this GPU, and write it to a file that moves with a project.
 
     Runs use the file if the environment variable UNWEAVE_COMPILED names it. The file is code: name only files that you
-    or somebody you trust wrote.
+    or somebody you trust wrote, and that nobody else can change. A relative name is looked up where a run starts, so an
+    absolute one is safer.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ def warm(
     given = {"initial": partial(source.initial, 0), **source.given(task)}
     path = write(source.initial(0), task.train, configured.with_given(**given), out=out, compute=compute)
     out_console.print(
-        f"{path}: {path.stat().st_size / 1e6:.1f} MB. UNWEAVE_COMPILED={path} lets runs use it.",
+        f"{path}: {path.stat().st_size / 1e6:.1f} MB. UNWEAVE_COMPILED={path.absolute()} lets runs use it.",
         highlight=False,
         markup=False,
         soft_wrap=True,

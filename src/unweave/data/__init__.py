@@ -10,6 +10,7 @@ tensor([0])
 (tensor([[8.]]), tensor([[0]]))
 """
 
+from unweave.data.image_files import open_image
 from unweave.data.labels import (
     Data,
     as_groups,
@@ -70,6 +71,7 @@ __all__ = [
     "map_tensors",
     "may_cut",
     "nearest",
+    "open_image",
     "packed",
     "plain_labels",
     "positions_of",

@@ -207,15 +207,13 @@ class Guard:
         before = self.start[subset]
         values = {"before": before, "now": dict(now)}
 
-        def stop(limit: str, words: str) -> CollapseError:
-            return CollapseError(
-                f"The run was stopped {place}: {words}. {_advice(phase)} To allow more, change {limit} in the limits.",
-                limit=limit,
-                values=values,
-            )
+        def stop(limit: str, words: str, *, allows: bool = True) -> CollapseError:
+            more = f" To allow more, change {limit} in the limits." if allows else ""
+            said = f"The run was stopped {place}: {words}. {_advice(phase)}{more}"
+            return CollapseError(said, limit=limit, values=values)
 
-        if not math.isfinite(now["loss"]):
-            raise stop(f"{subset}_loss_rise", f"the {subset} loss is {now['loss']}")
+        if not math.isfinite(now["loss"]):  # no limit allows that
+            raise stop(f"{subset}_loss_rise", f"the {subset} loss is {now['loss']}", allows=False)
         drop, rise = (getattr(self.limits, f"{subset}_{kind}") for kind in ("accuracy_drop", "loss_rise"))
         if drop < 1 and self._lost(subset, now) > drop:
             words = f"{subset} accuracy fell from {before['accuracy']:.1%} to {now['accuracy']:.1%}"

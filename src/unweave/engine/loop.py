@@ -23,6 +23,8 @@ from unweave.engine.workbench import Workbench
 from unweave.errors import RunError, Stopped, UsageError
 from unweave.runtime import exchange, own_random_numbers, processes, seed_everything, sharding
 
+OVERFLOW = "without overflow"  # in torch's message
+
 
 def run_phases(
     bench: Workbench,
@@ -76,6 +78,24 @@ def _going_along(callbacks: Sequence[Callback], running: Running) -> Iterator[No
         yield
 
 
+@contextmanager
+def _overflow_explained(when: str) -> Iterator[None]:
+    """Raise a `RunError` where a number becomes too large for Python or for the weights' type.
+
+    The range of a setting cannot prevent that: optimisers multiply step sizes by factors of their own.
+    """
+    try:
+        yield
+    except (OverflowError, RuntimeError) as error:
+        # torch raises a bare RuntimeError for a step size that single precision cannot hold.
+        if not isinstance(error, OverflowError) and OVERFLOW not in str(error):
+            raise
+        raise RunError(
+            f"A number became too large {when}. Nothing was changed. Use smaller settings: first the learning rate, "
+            "then the weight decay and other factors."
+        ) from error
+
+
 @dataclass
 class _Run:
     """One run of phases."""
@@ -120,8 +140,9 @@ class _Run:
     def _begin(self, index: int) -> None:
         phase = self.phases[index]
         seed_everything(derive_seed(self.bench.seed, phase.name, "begin") % 2**32, self.bench.device)
-        phase.prepare(self.bench)
-        phase.begin()
+        with _overflow_explained(f"before the first step of {phase.name}"):
+            phase.prepare(self.bench)
+            phase.begin()
         if self.checkpoints and index > 0:
             self.checkpoints.save(self._checkpoint(index, 0))
 
@@ -137,7 +158,8 @@ class _Run:
                 break
             seed_everything(derive_seed(bench.seed, phase.name, number, *own) % 2**32, bench.device)
             bench.forward.compiling.step(number, of=phase.steps, first=first, may_record=ours, ahead=ahead)
-            logged = phase.step(number)
+            with _overflow_explained(f"in step {number} of {phase.name}"):
+                logged = phase.step(number)
             for callback in self.callbacks:
                 logged = {**logged, **callback.step(phase, number)}
             self.history.add(phase.name, number, logged)
@@ -215,7 +237,7 @@ class _Run:
             for number, callback in enumerate(self.callbacks):
                 callback.load_state(_under(f"callback.{number}.", done))
             self.history = History([dict(row) for row in done.extra["history"]], tell=self.history.tell)
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             if isinstance(error, UsageError | RunError):
                 raise
             raise UsageError(f"The checkpoint {done.name} does not fit this run: {error}") from error

@@ -17,12 +17,18 @@ from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
 from unweave.errors import RunError, RunWarning, UsageError
+from unweave.runtime import give_back
 
 Run: TypeAlias = Callable[[Data], Tensor]  # a row of results for every sample, each depending on its sample only
 
 
 class MicroBatches:
-    """Runs batches whole or in pieces of ``size`` samples. If memory runs out, it halves the size and continues."""
+    """Runs batches whole or in pieces of ``size`` samples.
+
+    If memory runs out, what can be given back is given back and the same pass is tried again; if memory runs out again,
+    the size is halved. So the pieces get smaller only where a pass needs more than there is, not because something else
+    held the memory.
+    """
 
     def __init__(
         self,
@@ -32,15 +38,16 @@ class MicroBatches:
         *,
         in_step: bool = False,
         quiet: bool = False,
-        when_short: Callable[[], None] = lambda: None,
+        when_short: Callable[[], object] = lambda: None,
     ) -> None:
         if size is not None and size < 1:
             raise UsageError(f"micro_batch is {size}, but must be at least 1.")
         self.size, self.parameters, self._quiet = size, list(parameters), quiet
-        self._is_host = device.type == "cpu"
+        self.device, self._is_host = device, device.type == "cpu"
         self._watched = device.type == "cuda" and not in_step  # elsewhere running out of memory cannot be caught
         self._in_step = in_step  # other processes would wait if this one repeated a pass
-        self._when_short = when_short  # gives memory back that can be done without
+        self._when_short = when_short  # lets go of memory that can be done without
+        self._tried_again: set[int] = set()  # sizes
         self._anchor = torch.zeros((), device=device, requires_grad=True)
 
     def run(self, run: Run, data: Data, *, training: bool) -> Tensor:
@@ -66,7 +73,8 @@ class MicroBatches:
                 found = [run(part) for part in self._pieces(data)]
                 return found[0] if len(found) == 1 else torch.cat(found)
             except torch.OutOfMemoryError as error:
-                self._halve(_length(data), error)
+                short = _without_frames(error)
+            self.make_room(_length(data), short)
 
     def differentiate(self, run: Run, data: Data, weights: Tensor, parameters: list[nn.Parameter]) -> None:
         """Add the gradient of the weighted sum of the results to these parameters' ``grad``, piece by piece."""
@@ -93,7 +101,8 @@ class MicroBatches:
             torch.autograd.backward(forward(), weights, inputs=some)
             return []
         except torch.OutOfMemoryError as error:
-            self._halve(len(weights), error)
+            short = _without_frames(error)
+        self.make_room(len(weights), short)
         return [p for p, version in zip(parameters, before, strict=True) if _version(p) == version]
 
     def _pieces(self, data: Data) -> list[Data]:
@@ -103,21 +112,25 @@ class MicroBatches:
         starts = range(0, _length(data), size)
         return [map_tensors(operator.itemgetter(slice(start, start + size)), data) for start in starts]
 
-    def _halve(self, count: int, error: Exception) -> None:
+    def make_room(self, count: int, error: Exception) -> None:
+        """Prepare to try again after memory ran out in a batch of ``count`` samples: give memory back, or halve."""
         tried = min(count, self.size or count)
         if self._in_step:
             raise RunError(
                 f"The device ran out of memory with {tried} samples at once. Use --micro-batch "
                 f"{(tried + 1) // 2} (micro_batch) or more processes."
             ) from error
+        self._when_short()
+        give_back(self.device)
+        if tried not in self._tried_again:
+            self._tried_again.add(tried)
+            return
         if tried == 1:
             raise RunError(
-                "The device ran out of memory with a single sample. Use a device with more memory."
+                "The device ran out of memory with a single sample. Use a device with more memory, or a higher "
+                "max_memory if there is one."
             ) from error
         self.size = (tried + 1) // 2
-        self._when_short()
-        if self._watched:
-            torch.cuda.empty_cache()
         if self._quiet:
             return
         warnings.warn(
@@ -134,14 +147,15 @@ class _Differentiated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, micro: MicroBatches, run: Run, data: Data) -> Tensor:
         ctx.micro, ctx.run, ctx.data, ctx.whole = micro, run, data, None
-        if micro.size is None or _length(data) <= micro.size:
+        while micro.size is None or _length(data) <= micro.size:
             try:
                 with torch.enable_grad():
                     whole = run(data)
                 ctx.whole = whole
                 return whole.detach()
             except torch.OutOfMemoryError as error:
-                micro._halve(_length(data), error)
+                short = _without_frames(error)
+            micro.make_room(_length(data), short)
         return micro.values(run, data)
 
     @staticmethod
@@ -158,6 +172,11 @@ class _Differentiated(torch.autograd.Function):
 
 def _length(data: Data) -> int:
     return len(tensors_of(data)[0])
+
+
+def _without_frames(error: Exception) -> Exception:
+    """Return an error without the calls that it came through, whose variables hold the memory of the failed pass."""
+    return error.with_traceback(None)
 
 
 def _version(parameter: nn.Parameter) -> int | None:

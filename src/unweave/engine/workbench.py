@@ -297,7 +297,10 @@ class Workbench:
         task = scoring_task(self.task, self.model, samples, rows, self.device)
         found = task.classes(self._outputs_of_one(rows, task)) if task.has_choices else None
         if found is None:
-            raise UsageError(f"The task {self.task.name} has no classes, but this method needs them.")
+            raise UsageError(
+                f"The task {self.task.name} has no classes, but this method needs them. Take a method that needs "
+                "losses only, such as two-stage or unweave."
+            )
         return found
 
     def limit(self, batches: Batches) -> float:

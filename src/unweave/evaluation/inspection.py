@@ -124,7 +124,8 @@ def _goal_advice(still: float, *, spread: bool) -> str:
         return (
             "The forget samples are spread over the labels, and retraining would not erase them. Take the goal "
             '"retrain": uw.Unweave(goal="retrain", reference=held_out_split). That split\'s adjacent samples are '
-            "held-out data: uw.Split(data, [], range(len(data)), [], allow_empty=True)."
+            "held-out data: uw.Split.where(data, forget=lambda sample: False, adjacent=lambda sample: True, "
+            "allow_empty=True)."
         )
     return (
         'Retraining would not erase it. For a model as if never trained, use the goal "retrain". If you erase it, '

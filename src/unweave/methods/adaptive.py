@@ -18,20 +18,26 @@ forgets more of what was never seen, and costs neighbours more.
 batches of kept data, and v a running mean of g². With the metric P = r / (√v + ε), r the root mean square of each
 weight tensor at the start,
 
-    tangent    d ← momentum · d + (1 − momentum) P g,     d ← d − (⟨u, d⟩ / ⟨u, P u⟩) P u,     θ ← θ − c η d
+    tangent    d ← momentum · d + (1 − momentum) P g,     d ← d − (⟨u, d⟩ / ⟨u, P u⟩) P u,     θ ← θ − q c η d
     restoring  θ ← θ − β (S − τ)₊ / ⟨u, P u⟩ · P u,       τ = b C²
 
 The tangent step does not change S to first order; the restoring step is a Newton step for S = τ. Neither moves the
-weights by more than ρ, measured tensor by tensor against r. Weights that kept data does not need have small v and move
-first, which is what a diagonal natural gradient does. Only forget samples below the target are differentiated.
+weights by more than q ρ, measured tensor by tensor against r. Weights that kept data does not need have small v and
+move first, which is what a diagonal natural gradient does. Only forget samples below the target are differentiated.
+
+**Trust.** Steps that suit a small network destroy the features of a large pretrained one. So η and ρ are multiplied by
+a trust q ≤ 1. Before the run, a trial descends on kept data alone for a few steps and is undone. If held-back samples
+are lost, the next trial takes a quarter of the step; q is the largest at which they stay known. Networks for which the
+first trial succeeds run as they would without it.
 
 **Rounds.** Some kept samples are held back from the descent. The run is a sequence of rounds: one pass over the kept
 data each, later ones a third of everything before, so that the schedule needs no known end. In a round c falls from 1
 to 0 along a cosine. At its end restoring steps alone run until the constraint holds, and the model is judged by the
 held-back samples. The run ends when they are recognised as before, when they have not improved for two rounds (four
 while much is missing), or when the effort is spent. The first round takes half the step, which is enough for most
-models. If a round made the held-back samples worse, the next takes half the step of that one. The weights returned are
-those of the round that holds the constraint and keeps most of the held-back samples, not the last ones.
+models. The second takes the whole step, or a quarter of it if q < 1 and little is missing. If a round made the
+held-back samples worse, the next takes half the step of that one. The weights returned are those of the round that
+holds the constraint and keeps most of the held-back samples, not the last ones.
 
 The values of the settings were chosen on the development half of fifteen small tasks (``docs/protocol.md``).
 """
@@ -67,7 +73,9 @@ RESTORING = 20  # restoring steps at the end of a round, at most
 PASS = 200  # steps of a pass over the kept data, at most, while batches may grow
 LARGEST_BATCH = 256
 SHORTEST_PASS = 100  # steps that the effort counts as a pass at least
-FAR = 0.15  # share of held-back samples that is much to miss
+TRIAL = 20  # steps of a trial descent
+TRUST, TRUSTS = 4.0, 4  # after a trial that fails, the next has steps as much shorter; how many trials at most
+FAR = 0.15  # share of held-back samples that is much to lose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +109,9 @@ class Adaptive(Method):
     budget: float = setting(
         0.005, at_least=0, below=1, help="The largest share of the forget set that may stay recognised; b."
     )
-    effort: float = setting(12.0, above=0, help="The most work, in passes over the kept data, of 100 steps at least.")
+    effort: float = setting(
+        12.0, above=0, at_most=1e6, help="The most work, in passes over the kept data, of 100 steps at least."
+    )
     learning_rate: float = setting(
         0.06, above=0, search=Around(10), help="Step size at the start of a round, relative to each weight tensor; η."
     )
@@ -137,7 +147,10 @@ class Rounds(Phase):
     """Descend on kept data and hold the forget data below its margin, round by round."""
 
     name = "rounds"
-    keeps = ("velocity", "squares", "best", "scales", "before", "values", "best_value", "rate", "over", "usual")
+    keeps = (
+        *("velocity", "squares", "best", "scales", "before", "values", "best_value"),
+        *("rate", "over", "usual", "trust"),
+    )
     guards = ()  # kept data comes back within a round; what counts is the end
 
     def __init__(self, settings: Adaptive) -> None:
@@ -180,13 +193,15 @@ class Rounds(Phase):
         self.before = self.held.known(usual=self.usual)
         self.values = zero.repeat(len(self.ends))
         self.best_value, self.rate, self.over = zero - 1, zero + 0.5, zero.clone()
+        self.logged: dict[str, Tensor | float] = {}
+        self.trust = self._trusted()
 
     # A step
 
     def step(self, number: int) -> Logged:
         """Take a tangent step and a restoring one; at the end of a round, judge it."""
         s = self.settings
-        self.logged: dict[str, Tensor | float] = {}
+        self.logged = {"trust": self.trust}
         turn = next(turn for turn, end in enumerate(self.ends) if number < end)
         first = self.ends[turn - 1] if turn else 0
         done = (number - first) / (self.ends[turn] - first)
@@ -210,6 +225,30 @@ class Rounds(Phase):
         if float(self.best_value) >= 0:
             self._set(self.best)
 
+    def _trusted(self) -> Tensor:
+        """Return the largest trust with which a trial descent on kept data alone leaves held-back samples known."""
+        for turn in range(TRUSTS):
+            self.trust = torch.tensor(TRUST**-turn, dtype=torch.float64, device=self.bench.device)
+            lost = (self.before - self._tried()).max()
+            if bool(lost <= FAR):
+                break
+        return self.trust
+
+    def _tried(self) -> Tensor:
+        """Return what is known of the held-back samples after a trial descent, which is undone."""
+        s = self.settings
+        for number in range(TRIAL):
+            gradient = self.bench.gradient([self._objective(number)])
+            remember(self.squares, gradient, memory=s.memory)
+            self.metric = metric(self.squares, self.scales, memory=s.memory, steps=number + 1)
+            self._accelerate(gradient)
+            self._advance(s.learning_rate * 0.25 * (1 + math.cos(math.pi * number / TRIAL)))
+        known = self.held.known(usual=self.usual)
+        self._set(self.best)
+        for values in (*self.velocity, *self.squares):
+            values.zero_()
+        return known
+
     def _objective(self, number: int) -> Tensor:
         """Return L on one batch of each kept subset."""
         found = self.bench.losses_together(*(batches[number] for batches in self.kept.values()))
@@ -219,25 +258,33 @@ class Rounds(Phase):
 
     def _tangent(self, gradient: Gradient, uphill: Gradient, *, rate: float) -> None:
         """Descend along P g with momentum, without changing S to first order."""
-        s = self.settings
-        torch._foreach_mul_(self.velocity, s.momentum)
-        torch._foreach_addcmul_(self.velocity, gradient, self.metric, value=1 - s.momentum)
+        self._accelerate(gradient)
         along = list(torch._foreach_mul(uphill, self.metric))
         products = gram_matrix([uphill, along, self.velocity])
         self.steepness = products[0, 1]
         part = torch.where(self.steepness > 0, products[0, 2] / self.steepness, 0)
         add(self.velocity, along, -part)
-        wanted = self.rate * rate
-        length = relative_length(self.velocity, self.scales)
-        self._move(self.velocity, torch.where(length > 0, torch.minimum(wanted, s.reach / length), 0))
+        self._advance(self.rate * rate)
         self.along = along
+
+    def _accelerate(self, gradient: Gradient) -> None:
+        """Add P g to the velocity."""
+        s = self.settings
+        torch._foreach_mul_(self.velocity, s.momentum)
+        torch._foreach_addcmul_(self.velocity, gradient, self.metric, value=1 - s.momentum)
+
+    def _advance(self, rate: Tensor | float) -> None:
+        """Move along the velocity, no further than the reach."""
+        length = relative_length(self.velocity, self.scales)
+        by = torch.minimum(self.trust * rate, self.trust * self.settings.reach / length)
+        self._move(self.velocity, torch.where(length > 0, by, 0))
 
     def _restore(self, shortfall: Tensor, uphill: Gradient, *, share: float) -> None:
         """Take a Newton step for S = τ along P u, no longer than the reach."""
         s = self.settings
         excess = (shortfall - s.budget * s.margin**2).clamp(min=0)
         length = relative_length(self.along, self.scales)
-        newton = torch.minimum(share * excess / self.steepness, s.reach / length)
+        newton = torch.minimum(share * excess / self.steepness, self.trust * s.reach / length)
         self._move(self.along, torch.where((self.steepness > 0) & (length > 0), newton, 0))
 
     def _shortfall(self, number: int) -> tuple[Tensor, Gradient]:
@@ -286,12 +333,13 @@ class Rounds(Phase):
             for mine, parameter in zip(self.best, self.bench.parameters, strict=True):
                 mine.copy_(parameter.detach())
         back = bool((now >= self.before - s.tolerance).all())
-        patience = 2 if bool(kept >= self.before.mean() - FAR) else 4
+        far = bool(kept < self.before.mean() - FAR)
+        patience = 4 if far else 2
         stuck = turn >= patience and bool(kept < earlier[: turn + 1 - patience].max() + s.gain)
         if holds and (back or stuck):
             self.over = torch.ones_like(self.over)
         if turn == 0:
-            self.rate = 2 * self.rate
+            self.rate = self.rate * (2 if far or bool(self.trust == 1) else 0.5)
         elif bool(kept < earlier[-1] - 2 * s.tolerance):
             self.rate = self.rate / 2
 

@@ -48,10 +48,30 @@ class DataTable:
     def __len__(self) -> int:
         if self._rows is None:
             with self._explained():
-                self._rows = int(self.source.count_rows())
-            if self._rows == 0:
+                rows, inside = int(self.source.count_rows()), self._rows_inside()
+            if rows < 0 or inside not in (None, rows):
+                raise self._odd_header(rows, inside)
+            if rows == 0:
                 raise UsageError(f"{self.name} has no rows.")
+            self._rows = rows
         return self._rows
+
+    def _rows_inside(self) -> int | None:
+        """Return how many rows the parts of Parquet files have. None: the files are others, or none."""
+        if not self._is_parquet:
+            return None
+        return sum(_rows_of_parts(fragment.metadata) for fragment in self.source.get_fragments())
+
+    @property
+    def _is_parquet(self) -> bool:
+        from pyarrow import dataset
+
+        files = isinstance(self.source, dataset.FileSystemDataset)
+        return files and self.source.format.default_extname == "parquet"
+
+    def _odd_header(self, said: int, found: int | None) -> UsageError:
+        but = "" if found is None else f", but {found} are there"
+        return UsageError(f"{self.name} says that it has {said} rows{but}. The file is damaged; write it again.")
 
     def require(self, column: str) -> str:
         """Return the name of a column; suggest the nearest if there is none."""
@@ -69,6 +89,7 @@ class DataTable:
         """Yield the rows of some columns in the order of the data. Little is read ahead, to save memory."""
         from pyarrow import dataset as arrow
 
+        found = 0
         fitting = max(1, min(size, BYTES_AT_ONCE // max(1, self._bytes_per_row)))
         how: dict[str, Any] = {
             "batch_size": fitting,
@@ -76,13 +97,16 @@ class DataTable:
             "fragment_readahead": 1,
             "use_threads": False,
         }
-        if isinstance(self.source, arrow.FileSystemDataset) and self.source.format.default_extname == "parquet":
+        if self._is_parquet:
             how["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         with self._explained():
             for batch in self.source.to_batches(columns=list(columns), **how):
                 batch.validate(full=True)  # text that is no UTF-8 would raise later, wherever it is used
+                found += len(batch)
                 if len(batch):
                     yield batch
+        if found != len(self):  # else rows to forget could be missing unnoticed
+            raise self._odd_header(len(self), found)
 
     @cached_property
     def _bytes_per_row(self) -> int:
@@ -129,6 +153,10 @@ class _Explained:
         if isinstance(error, pa.ArrowException | OSError):
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UsageError(f"{self.name} cannot be read: {reason}") from error
+
+
+def _rows_of_parts(about: Any) -> int:
+    return sum(about.row_group(number).num_rows for number in range(about.num_row_groups))
 
 
 def _uncompressed(fragment: Any) -> int:

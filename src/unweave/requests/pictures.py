@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data import Data, Stored
+from unweave.data import Data, Stored, open_image
 from unweave.errors import UsageError
 from unweave.requests.data_table import DataTable
 from unweave.requests.packages_needed import need
@@ -120,15 +120,14 @@ def read_image(value: Any, folder: Path, channels: int) -> Any:
     True
     """
     image = need("PIL.Image", "Reading images")
+    mode = "L" if channels == 1 else "RGB"
     if isinstance(value, dict):
         value = value.get("bytes") or value.get("path")
     try:
         if isinstance(value, list):
-            found = image.fromarray(np.asarray(value, dtype=np.uint8))
-        else:
-            found = image.open(io.BytesIO(value) if isinstance(value, bytes) else _plain_file(folder / value))
-        return found.convert("L" if channels == 1 else "RGB")
-    except (OSError, ValueError, TypeError, SyntaxError, image.DecompressionBombError):
+            return image.fromarray(np.asarray(value, dtype=np.uint8)).convert(mode)
+        return open_image(io.BytesIO(value) if isinstance(value, bytes) else _plain_file(folder / value), mode)
+    except (OSError, ValueError, TypeError, OverflowError):
         return None
 
 

@@ -16,6 +16,7 @@ from unweave.runs import plain_page as html
 from unweave.runs.model_card import limits_of
 
 MOST_GROUPS = 60  # rows of the table of groups
+MEND = "Choose another method or other settings."
 LOOK = "Look at the numbers below before you use the model."
 OUTCOMES: dict[tuple[bool | None, bool | None], tuple[str, str]] = {
     (True, True): (
@@ -24,20 +25,20 @@ OUTCOMES: dict[tuple[bool | None, bool | None], tuple[str, str]] = {
     ),
     (True, False): (
         "The model forgot the data, but lost some of what it should keep",
-        "use the model only if you can bear the losses below. If not, choose gentler settings, or retrain.",
+        "use the model only if you can bear the losses below. If not: {mend} Or retrain.",
     ),
     (False, True): (
         "The model kept the rest, but did not forget enough",
-        "do not use it for this request yet. Raise the effort, choose another method, or retrain.",
+        "do not use it for this request yet. {mend} Or retrain.",
     ),
     (False, False): (
         "The model neither forgot enough nor kept the rest",
-        "do not use it. Choose another method or other settings, or retrain.",
+        "do not use it. {mend} Or retrain.",
     ),
     (True, None): ("The model forgot the data", f"measure what it kept: that is not known. {LOOK}"),
     (False, None): (
         "The model did not forget enough",
-        "do not use it for this request yet. Raise the effort, or retrain.",
+        "do not use it for this request yet. {mend} Or retrain.",
     ),
     (None, True): ("The model kept the rest; whether it forgot is not known", LOOK.lower()),
     (None, False): ("The model lost some of what it should keep; whether it forgot is not known", LOOK.lower()),
@@ -76,6 +77,7 @@ def run_page(
     *,
     reached: bool | None = None,
     kept: bool | None = None,
+    mend: str = MEND,
     names: Mapping[int, str] | None = None,
     more: Sequence[str] = (),
 ) -> str:
@@ -88,6 +90,7 @@ def run_page(
         counts: How many samples each subset of the training data has.
         reached: Whether the run reached its goal. None: unknown.
         kept: Whether it kept what it should. None: unknown.
+        mend: What to do if it did not, in a sentence.
         names: The names of the labels.
         more: Further sections, which are HTML already.
 
@@ -114,7 +117,7 @@ def run_page(
     ]
     request = config.get("request")
     lead = [html.words(f"Request {request}", kind="soft")] if request else []
-    return html.page(title, parts, lead=[*lead, html.words(f"What to do: {advice}", kind="advice")])
+    return html.page(title, parts, lead=[*lead, html.words(f"What to do: {advice.format(mend=mend)}", kind="advice")])
 
 
 def _facts(config: Mapping[str, Any], counts: Mapping[str, int]) -> list[list[str]]:

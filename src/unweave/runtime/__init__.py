@@ -12,7 +12,7 @@
 """
 
 from unweave.runtime import exchange, process_memory, processes, sharding
-from unweave.runtime.device_memory import free_memory, limited_to, parse_bytes
+from unweave.runtime.device_memory import free_memory, give_back, limited_to, parse_bytes
 from unweave.runtime.devices import pick_device, reading
 from unweave.runtime.precision import (
     Precision,
@@ -40,6 +40,7 @@ __all__ = [
     "exchange",
     "fast_products",
     "free_memory",
+    "give_back",
     "is_cut",
     "limited_to",
     "load",

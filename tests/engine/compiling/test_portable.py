@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 
 import pytest
@@ -12,6 +14,7 @@ from tests.helpers.acting import FREE, act, forget_code
 from unweave import Compute, unlearn, warm
 from unweave.engine.compiling import forwards, portable
 from unweave.errors import RunWarning, UsageError
+from unweave.storage import sha256
 
 CPU = Compute("cpu")
 SHORT = {"learning_rate": 1e-2, "epochs": 2, "batch_size": 13, "guard": None}
@@ -56,7 +59,7 @@ def test_code_for_another_torch_is_left_alone_with_one_warning(read, model, spli
     assert read == []
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}\ncode", b"\x80\x04\n", b"[1]\n"])
+@pytest.mark.parametrize("content", [None, b"", b"{}\ncode", b"\x80\x04\n", b"[1]\n", b'{"a":' * 100_000])
 def test_what_is_no_such_file_is_refused_before_torch_sees_it(content, read, model, split, tmp_path, monkeypatch):
     path = tmp_path / "code"
     if content is not None:
@@ -71,6 +74,31 @@ def test_a_damaged_file_is_refused(read, model, split, tmp_path, monkeypatch):
     path = written(model, split, tmp_path, monkeypatch)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UsageError, match="no intact file"):
+        unlearn(model, split, "ft", compute=CPU, **SHORT)
+    assert read == []
+
+
+@pytest.mark.parametrize("about", [{}, {"variants": [["kind"]]}, {"variants": 3}, {"variants": [None]}])
+def test_a_list_of_variants_that_is_none_is_refused_before_torch_sees_the_code(
+    about, read, model, split, tmp_path, monkeypatch
+):
+    head = {**portable.FORMAT, "sha256": sha256(b"code"), **about}
+    (tmp_path / "code").write_bytes(json.dumps(head).encode() + b"\ncode")
+    monkeypatch.setenv(portable.NAMED, str(tmp_path / "code"))
+    with pytest.raises(UsageError, match="no intact file"):
+        unlearn(model, split, "ft", compute=CPU, **SHORT)
+    assert read == []
+
+
+def test_a_pipe_is_not_waited_for_and_its_name_cannot_forge_a_line(read, model, split, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "code")
+    monkeypatch.setenv(portable.NAMED, str(tmp_path / "code"))
+    with pytest.raises(UsageError, match="not a regular file"):
+        unlearn(model, split, "ft", compute=CPU, **SHORT)
+    monkeypatch.delenv(portable.NAMED)
+    path = written(model, split, tmp_path, monkeypatch)
+    path.write_bytes(path.read_bytes().replace(f"torch {torch.__version__}".encode(), rb"x\nok signature: matches"))
+    with pytest.warns(RunWarning, match=r"it is for x\\nok signature: matches, and"):
         unlearn(model, split, "ft", compute=CPU, **SHORT)
     assert read == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import warnings
 
 import pytest
@@ -14,7 +15,7 @@ import torch._inductor.compile_fx
 from tests.helpers.places import ROOT
 from tests.helpers.tensors import same, weights
 from unweave import Compute, unlearn
-from unweave.engine.compiling import Forwards
+from unweave.engine.compiling import Forwards, recording
 from unweave.engine.compiling import forwards as compiled
 from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning
@@ -139,3 +140,42 @@ def test_only_one_file_of_the_package_imports_torchs_internals():
         if any(name == private or name.startswith(f"{private}.") for private in PRIVATE)
     }
     assert found == {"engine/compiling/torch_internals.py"}
+
+
+class FailingGraph:
+    """What torch up to 2.11 does where recording fails: the stream stays changed, the allocator is told nothing."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("stream of the recording")
+
+    def __exit__(self, *_):
+        raise RuntimeError("operation failed due to a previous error during capture")
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_after_a_failed_recording_stream_and_allocator_are_as_before(told, monkeypatch):
+    log = []
+
+    def end(*given):
+        log.append(("ended", *given))
+        if told:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+
+    for place, name, value in (
+        (torch.cuda, "CUDAGraph", lambda: None),
+        (torch.cuda, "current_stream", lambda device: "stream before"),
+        (torch.cuda, "set_stream", log.append),
+        (torch.cuda, "device", lambda device: contextlib.nullcontext()),
+        (torch.cuda, "graph", lambda *_, **__: FailingGraph(log)),
+        (recording, "side_stream", lambda device: None),
+        (torch._C, "_cuda_endAllocateToPool", end),
+        (torch._C, "_cuda_releasePool", lambda *given: log.append(("released", *given))),
+    ):
+        monkeypatch.setattr(place, name, value, raising=False)
+    with pytest.raises(RuntimeError, match="previous error"):
+        recording.record(lambda: [None], (0, 7), torch.device("cuda", 1))
+    released = [] if told else [("released", 1, (0, 7))]
+    assert log == ["stream of the recording", "stream before", ("ended", 1, (0, 7)), *released]

@@ -145,11 +145,44 @@ def test_images_that_cannot_be_decoded_are_named(tmp_path):
         load("fashion-mnist", tmp_path)
 
 
+def changed(file, place, byte):
+    data = bytearray(file.read_bytes())
+    data[place] ^= byte
+    file.write_bytes(bytes(data))
+
+
+def test_every_byte_of_a_table_may_be_odd(tmp_path):
+    synthetic.write(tmp_path / "own", "train", {"text": ["good", "bad"] * 3, "label": [0, 1] * 3})
+    source, (file,) = Source(folder="own", hub="a/b", columns=("text", "label")), (tmp_path / "own").iterdir()
+    whole = file.read_bytes()
+    refused = 0
+    for place in range(len(whole)):
+        for byte in (0x01, 0x80, 0xFF):
+            file.write_bytes(whole)
+            changed(file, place, byte)
+            try:
+                part = source.read(str(tmp_path), "train")
+                part.column("text"), part.words("text"), part.words("label")
+            except UsageError:
+                refused += 1
+    assert refused > len(whole)
+
+
+@pytest.mark.parametrize("names", ["[]", "[1]", '{"info": []}', '{"info": {"features": {"label": {"names": 3}}}}', "{"])
+def test_odd_names_of_classes_are_missing_names(names, tmp_path):
+    (tmp_path / "own").mkdir()
+    table = pa.table({"label": [0, 1]}).replace_schema_metadata({"huggingface": names})
+    parquet.write_table(table, tmp_path / "own" / "train.parquet")
+    part = Source(folder="own", hub="a/b", columns=("label",)).read(str(tmp_path), "train")
+    with pytest.raises(UsageError, match="has no names for them"):
+        part.words("label")
+
+
 def test_files_that_are_no_parquet_or_empty_are_refused(tmp_path):
     folder = tmp_path / "clinc150"
     folder.mkdir()
     (folder / "train.parquet").write_text("text")
-    with pytest.raises(UsageError, match="is not a readable Parquet file"):
+    with pytest.raises(UsageError, match="cannot be read as a table"):
         load("clinc150", tmp_path)
     nothing = pa.table({"text": pa.array([], pa.string()), "intent": pa.array([], pa.string())})
     parquet.write_table(nothing, folder / "train.parquet")
@@ -187,8 +220,15 @@ def test_damaged_original_files_are_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UsageError, match="was cut off"):
         load("fashion-mnist", tmp_path)
-    file.write_bytes(b"")
-    with pytest.raises(UsageError, match="is not an idx file"):
+    for content in (b"", file.read_bytes()[:6]):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="is not an idx file"):
+            load("fashion-mnist", tmp_path)
+    file.unlink()
+    packed = bytearray(gzip.compress(bytes(1000)))
+    packed[12] ^= 0xFF
+    file.with_name(f"{file.name}.gz").write_bytes(bytes(packed))
+    with pytest.raises(UsageError, match="cannot be read"):
         load("fashion-mnist", tmp_path)
 
 

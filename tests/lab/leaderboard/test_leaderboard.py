@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from unweave import UsageError
 from unweave.cli import app
 from unweave.lab.leaderboard import as_markdown, read_board, rows_of, submit
+from unweave.lab.leaderboard import board as board_module
 from unweave.lab.protocol import PROTOCOL
 from unweave.lab.report import read_results
 from unweave.lab.study import Store
@@ -70,6 +71,45 @@ def test_a_submission_is_a_row_and_the_numbers_that_it_comes_from(tmp_path):
     kept = (board / "mine" / "00" / "provenance.json").read_text()
     assert "/home" not in kept
     assert "unweave study tiny --data DATA --out study" in kept
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("--data=/home/ann smith/data --seeds 3", "--data DATA --seeds 3"),
+        ("--data hub:ann/private --out /home/ann smith/my study", "--data DATA --out my study"),
+        ("--out=~/ann/study --originals /srv/ann/models", "--out=study --originals models"),
+        ("--cluster ray://ann.example:10001 --option model=/home/ann/ckpt", "--cluster CLUSTER --option model=ckpt"),
+        ("--out studies/one --grid learning_rate=0.1", "--out studies/one --grid learning_rate=0.1"),
+    ],
+)
+def test_a_submission_does_not_tell_where_things_lie_on_one_machine(said, kept, tmp_path):
+    folder = study(tmp_path / "study", starts=[{**START, "command": f"unweave study /home/ann/tiny.yaml {said}"}])
+    (folder / "failed").mkdir(exist_ok=True)
+    failed = {
+        "variant": "",
+        "method": "mine",
+        "profile": "official",
+        "seed": 7,
+        "error": "/home/ann/x.bin: no, 1/2 nan",
+    }
+    (folder / "failed" / "mine.seed-7.json").write_text(json.dumps(failed))
+    submit([folder], tmp_path / "board", name="mine")
+    numbers = tmp_path / "board" / "mine" / "00"
+    (run,) = json.loads((numbers / "provenance.json").read_text())["runs"]
+    assert run == {**START, "command": f"unweave study tiny.yaml {kept}"}
+    assert json.loads((numbers / "failed" / "mine.seed-7.json").read_text())["error"] == "x.bin: no, 1/2 nan"
+    assert not any(b"ann" in file.read_bytes() for file in numbers.rglob("*.json"))
+    assert read_board(tmp_path / "board")
+
+
+def test_a_study_without_its_table_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    results = read_results(study(tmp_path / "study"))  # as of a study that has cells, and was stopped before its table
+    (tmp_path / "study" / "results.parquet").unlink()
+    monkeypatch.setattr(board_module, "read_results", lambda folder: results)
+    with pytest.raises(UsageError, match=r"has no results\.parquet"):
+        submit([tmp_path / "study"], tmp_path / "board", name="mine")
+    assert not (tmp_path / "board").exists()
 
 
 def test_several_studies_make_one_row_over_studies(tmp_path):

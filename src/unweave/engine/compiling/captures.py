@@ -106,6 +106,7 @@ class Captures:
                 recording = self._recorded(call, function, model, data, sure=name in self._chosen)
                 self._chosen[name] = recording is not None
                 if recording is None:
+                    self._give_back()  # what the tries took on their stream is of no use on another
                     break
                 self._found[key] = recording
             if not recording.is_waiting:
@@ -164,12 +165,21 @@ class Captures:
         return recording
 
     def _has_room(self) -> bool:
-        """Tell whether a pass can keep its memory: no more than all passes have needed so far."""
+        """Tell whether a pass can keep its memory: no more than all passes have needed so far.
+
+        What torch still holds after giving back is in use, or belongs to passes that were recorded before.
+        """
         if self.device.type != "cuda":
             return True
-        most = free_memory(self.device) + torch.cuda.memory_reserved(self.device)
-        needed = torch.cuda.memory_allocated(self.device) + torch.cuda.max_memory_allocated(self.device)
-        return needed <= ROOM * most
+        self._give_back()
+        held = torch.cuda.memory_reserved(self.device)
+        needed = held + torch.cuda.max_memory_allocated(self.device)
+        return needed <= ROOM * (free_memory(self.device) + held)
+
+    def _give_back(self) -> None:
+        """Give the memory that torch holds and does not use back to the device."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _forget_failed_recording(self) -> None:
         """Make the device's generator usable again: after a failed recording torch believes that it still records.

@@ -2,7 +2,7 @@
 
 The file is a line of JSON that says what the code is for, and what torch's own `torch.compiler.save_cache_artifacts`
 gives. **That is code**: torch unpickles it. So a file is read only if the user names it, by the environment variable
-``UNWEAVE_COMPILED``.
+``UNWEAVE_COMPILED``. The checksum in the first line finds damage. It does not tell who wrote the file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from unweave.engine.compiling.variants import Marks, Variant, hardware
-from unweave.errors import RunWarning, UsageError
+from unweave.errors import RunWarning, UsageError, on_one_line
 from unweave.storage import sha256, write_whole
 
 NAMED = "UNWEAVE_COMPILED"  # environment variable: the file to read
@@ -43,32 +44,42 @@ def load_named_code(marks: Marks) -> None:
     """Read the file that ``UNWEAVE_COMPILED`` names, once in a process; do nothing if it names none."""
     if not (text := os.environ.get(NAMED)) or (path := Path(text).absolute()) in _READ:
         return
-    try:
-        head, _, code = path.read_bytes().partition(b"\n")
-        about = json.loads(head)
-    except OSError as error:
-        raise UsageError(f"{NAMED} names {text}, which cannot be read: {error}") from error
-    except ValueError:
-        about = None
-    if (
-        not isinstance(about, dict)
-        or {key: about.get(key) for key in FORMAT} != FORMAT
-        or about.get("sha256") != sha256(code)
-    ):
-        raise UsageError(f"{NAMED} names {text}, which is no intact file of `unweave warm`. Write it again.")
+    about, variants, code = read_code(path, text)
     _READ.add(path)
     here = _here(marks)
-    if made := {key: about.get(key) for key in here if about.get(key) != here[key]}:
+    if made := {key: str(about.get(key)) for key in here if about.get(key) != here[key]}:
         warnings.warn(
-            f"The compiled code in {text} is not used: it is for {' and '.join(map(str, made.values()))}, and this is "
-            f"{' and '.join(here[key] for key in made)}.",
+            f"The compiled code in {text} is not used: it is for {on_one_line(' and '.join(made.values()))}, and "
+            f"this is {' and '.join(here[key] for key in made)}.",
             RunWarning,
             stacklevel=2,
         )
         return
     torch.compiler.load_cache_artifacts(code)
-    for entry in about["variants"]:
-        marks.put(Variant.parse(entry))
+    for variant in variants:
+        marks.put(variant)
+
+
+def read_code(path: Path, text: str) -> tuple[dict[str, Any], list[Variant], bytes]:
+    """Return what the first line of a file says, the variants that it lists, and the code, which is not run.
+
+    Raises:
+        UsageError: It is no whole file of `save_code`. ``text`` names it in the message.
+    """
+    if path.exists() and not path.is_file():  # a pipe might never end
+        raise UsageError(f"{NAMED} names {text}, which is not a regular file. Name a file of `unweave warm`.")
+    try:
+        head, _, code = path.read_bytes().partition(b"\n")
+    except OSError as error:
+        raise UsageError(f"{NAMED} names {text}, which cannot be read: {error}") from error
+    try:
+        about = json.loads(head)
+        variants = [Variant.parse(entry) for entry in about["variants"]]
+        if {key: about.get(key) for key in FORMAT} == FORMAT and about.get("sha256") == sha256(code):
+            return about, variants, code
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise UsageError(f"{NAMED} names {text}, which is no intact file of `unweave warm`. Write it again.")
 
 
 def _here(marks: Marks) -> dict[str, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from unweave.data import Data, map_tensors, tensors_of
+from unweave.engine.compiling.torch_internals import end_failed_recording
 from unweave.errors import UsageError
 
 Parts: TypeAlias = "list[Tensor | None]"
@@ -17,11 +19,29 @@ SOME = 512  # values of a tensor that are compared
 AGREED = 0.02  # relative difference of two passes that rounding may cause in bfloat16
 
 
+@cache
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the one stream that passes are tried and recorded on.
+
+    Torch keeps unused memory, and a workspace for products, for every stream apart, so a new one each time costs the
+    memory of another pass.
+    """
+    return torch.cuda.Stream(device)
+
+
 def record(work: Callable[[], Parts], pool: Any, device: torch.device) -> tuple[Parts, Callable[[], None]]:
     """Record what ``work`` does on the device; return its results, which stay in place, and how to repeat it."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(device), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        found = work()
+    graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    try:
+        with (
+            torch.cuda.device(device),
+            torch.cuda.graph(graph, pool=pool, stream=side_stream(device), capture_error_mode="thread_local"),
+        ):
+            found = work()
+    except BaseException:  # torch up to 2.11 does neither if recording fails
+        torch.cuda.set_stream(before)
+        end_failed_recording(pool, device)
+        raise
     return [None if part is None else part.detach() for part in found], graph.replay
 
 
@@ -64,7 +84,7 @@ class Recording:
             return sketched([*self._forward(), *self._backward()])
         torch.cuda.synchronize(self.device)
         begun = time.perf_counter()
-        with torch.cuda.stream(torch.cuda.Stream(self.device)):
+        with torch.cuda.stream(side_stream(self.device)):
             parts = [*self._forward(), *self._backward()]
             launched = time.perf_counter()
             torch.cuda.synchronize(self.device)

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
@@ -67,6 +68,18 @@ def allow_variants(count: int) -> AbstractContextManager[Any]:
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # as torch up to 2.5 says
     limit: AbstractContextManager[Any] = config.patch({name: count})
     return limit
+
+
+def end_failed_recording(pool: Any, device: torch.device) -> None:
+    """Let torch's allocator know that recording into this pool has ended.
+
+    If recording fails, torch up to 2.11 believes that it goes on: it then gives no unused memory back, not even where a
+    pass needs it, and keeps what was recorded until the process ends. Newer versions have ended it, and then say so.
+    """
+    with suppress(AttributeError, RuntimeError):
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch._C._cuda_endAllocateToPool(index, pool)
+        torch._C._cuda_releasePool(index, pool)
 
 
 def cache_folder() -> Path | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from unweave.lab.benchmarks.small import RECIPE, small_settings
 from unweave.lab.benchmarks.sources import HUB, Source, few_of_each, require_labels
 from unweave.methods import DescentSettings
 from unweave.settings import setting
+from unweave.storage import require_plain
 
 SOURCE = Source(
     folder="fashion-mnist",
@@ -106,12 +108,14 @@ def how_to_get() -> str:
 def read_idx(file: Path) -> Any:
     """Read a file of bytes in the idx format: two zeros, a type, the number of dimensions, their sizes, the values."""
     try:
+        require_plain(file)
         content = file.read_bytes()
         content = gzip.decompress(content) if file.suffix == ".gz" else content
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
     dimensions = content[3] if len(content) > 3 else 0
-    shape = tuple(np.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4").tolist())
+    sizes = content[4 : 4 + 4 * dimensions]
+    shape = tuple(np.frombuffer(sizes[: len(sizes) // 4 * 4], dtype=">u4").tolist())  # whole ones, if it was cut off
     values = content[4 + 4 * dimensions :]
     if content[:3] != bytes([0, 0, IDX_BYTES]) or len(shape) != dimensions or len(values) != math.prod(shape):
         raise UsageError(f"{file} is not an idx file of bytes, or it was cut off.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.data import open_image
 from unweave.errors import UsageError
 from unweave.lab.benchmarks.pixel_cache import cache_folder, keep, kept, only_one
 from unweave.lab.benchmarks.sources import DataPart
@@ -41,22 +42,22 @@ def _decoded(encoded: Any, shape: tuple[int, ...]) -> Any:
     pixels = np.empty(shape, dtype=np.uint8)
     _, channels, size, _ = shape
 
-    def decode(row: int) -> None:
-        pixels[row] = _decode(row, encoded[row].as_py(), size, channels)
+    def fill(row: int) -> None:
+        pixels[row] = decode(row, encoded[row].as_py(), size, channels)
 
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(decode, range(len(pixels))):
+        for _ in pool.map(fill, range(len(pixels))):
             pass  # raises a decoder's error
     return pixels
 
 
-def _decode(row: int, content: Any, size: int, channels: int) -> Any:
+def decode(row: int, content: Any, size: int, channels: int) -> Any:
+    """Return the bytes of one image, of shape (channels, size, size)."""
     from PIL import Image, ImageOps
 
     try:
-        encoded = Image.open(io.BytesIO(content["bytes"] if isinstance(content, Mapping) else content))
-        image = encoded.convert(MODES[channels])
-    except (OSError, TypeError, KeyError, ValueError) as error:
+        image = open_image(io.BytesIO(content["bytes"] if isinstance(content, Mapping) else content), MODES[channels])
+    except (OSError, TypeError, KeyError) as error:
         raise UsageError(f"The image in row {row} of the data set cannot be decoded: {error}") from error
     if image.size != (size, size):
         image = ImageOps.fit(image, (size, size), method=Image.Resampling.BILINEAR)

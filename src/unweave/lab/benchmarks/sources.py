@@ -17,6 +17,7 @@ import numpy as np
 
 from unweave.errors import UsageError
 from unweave.lab.packages import require_package
+from unweave.lab.parquet_files import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +46,12 @@ class DataPart:
         column = self.column(name)
         if column.dtype.kind not in "iu":
             return column
-        about = json.loads((self.table.schema.metadata or {}).get(b"huggingface", b"{}"))
-        names = about.get("info", {}).get("features", {}).get(name, {}).get("names")
-        if names is None:
+        try:
+            about = json.loads((self.table.schema.metadata or {}).get(b"huggingface", b"{}"))
+            names = about["info"]["features"][name]["names"]
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
             raise UsageError(
                 f"The column {name!r} holds numbers, and the file has no names for them. Use a copy with text there."
             )
@@ -113,7 +117,6 @@ class Source:
     def _from_folder(self, data: Path, part: str) -> DataPart:
         require_package("pyarrow", f"Reading {self.folder}")
         import pyarrow as pa
-        from pyarrow import parquet
 
         files = self._files(data, part)
         if not files:
@@ -124,14 +127,11 @@ class Source:
         digest = hashlib.sha256()
         tables = []
         for file in files:
-            try:
-                digest.update(file.read_bytes())
-                tables.append(parquet.read_table(file))
-            except (pa.ArrowInvalid, OSError) as error:
-                raise UsageError(f"{file} is not a readable Parquet file: {error}") from error
+            tables.append(read_parquet(file, self.how_to_get()))
+            digest.update(file.read_bytes())
         try:
             return DataPart(table=pa.concat_tables(tables), fingerprint=digest.hexdigest())
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise UsageError(f"The {part} files of {self.folder} do not fit together: {error}") from error
 
     def _files(self, data: Path, part: str) -> list[Path]:

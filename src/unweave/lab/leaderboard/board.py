@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from unweave.errors import UsageError
 from unweave.lab.leaderboard.evidence import require_notes
@@ -13,14 +14,12 @@ from unweave.lab.leaderboard.standing_rows import BoardRow, rows_of
 from unweave.lab.report import read_results
 from unweave.storage import OBJECT, TEXT, read_json, refuse_links, require_form, write_whole
 
-ROWS = "rows.json"
+ROWS, TABLE = "rows.json", "results.parquet"
 FORM = {"methods?": [TEXT], "rows": [OBJECT]}
-NUMBERS = ("results.parquet", "study.json", "provenance.json")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
-PRIVATE = (  # what a command line may tell about one machine
-    (re.compile(r"--data \S+"), "--data DATA"),
-    (re.compile(r"(--(?:out|originals|tuned) )/(?:[^/ ]*/)*"), r"\1"),
-)
+PRIVATE = re.compile(r"--(data|cluster)[= ].*")  # options whose whole value tells about one machine
+FILES = re.compile(r"(?<![\w.])~?/\S*/")  # the folders of a file in a sentence
+FOLDERS = re.compile(r"(^|[\s=,:'\"(])(?:/|~/|[A-Za-z]:\\).*?([^/\\]*)$")  # an absolute path up to the end of the text
 
 
 def submit(folders: Sequence[Path], board: Path, *, name: str, methods: Sequence[str] | None = None) -> list[BoardRow]:
@@ -46,6 +45,8 @@ def submit(folders: Sequence[Path], board: Path, *, name: str, methods: Sequence
     studies = [read_results(folder) for folder in folders]
     for results in studies:
         require_notes(results)
+        if not (results.folder / TABLE).is_file():
+            raise UsageError(f"{results.folder} has no {TABLE}. Run `unweave study` to its end first.")
     rows = rows_of(studies, methods=methods)
     if not rows:
         raise UsageError("These studies have no rows of such a method with a measured value.")
@@ -61,17 +62,29 @@ def copy_numbers(study: Path, target: Path, *, notes: dict[str, str]) -> None:
     target.mkdir(parents=True)
     for note in sorted((study / "failed").glob("*.json")):
         (target / "failed").mkdir(exist_ok=True)
-        write_whole(target / "failed" / note.name, note.read_bytes())
-    for file in NUMBERS:
-        content = (study / file).read_bytes()
-        if file == "study.json":  # a study keeps with its cells which data and model it is of
-            content = (json.dumps({**json.loads(content), "notes": notes}, indent=2) + "\n").encode()
-        if file == "provenance.json":
-            text = content.decode()
-            for pattern, instead in PRIVATE:
-                text = pattern.sub(instead, text)
-            content = text.encode()
-        write_whole(target / file, content)
+        failed = read_json(note)
+        _write(target / "failed" / note.name, {**failed, "error": FILES.sub("", str(failed.get("error", "")))})
+    about = read_json(study / "study.json")
+    _write(target / "study.json", {**about, "notes": notes})  # a study keeps them with its cells
+    started = read_json(study / "provenance.json")
+    runs = [{**run, "command": without_places(str(run["command"]))} for run in started["runs"]]
+    _write(target / "provenance.json", {**started, "runs": runs})
+    write_whole(target / TABLE, (study / TABLE).read_bytes())
+
+
+def _write(file: Path, content: Any) -> None:
+    write_whole(file, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def without_places(command: str) -> str:
+    """Return a command line without the folders and addresses of one machine. Folders may have spaces in their names.
+
+    >>> without_places("unweave study tiny --data=/home/ann smith/data --out /home/ann smith/study --seeds 3")
+    'unweave study tiny --data DATA --out study --seeds 3'
+    """
+    parts = re.split(r" (?=--)", command)
+    shown = [PRIVATE.sub(lambda found: f"--{found[1]} {found[1].upper()}", part) for part in parts]
+    return " ".join(FOLDERS.sub(r"\1\2", part) for part in shown)
 
 
 def read_board(board: Path) -> list[BoardRow]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from unweave.errors import UsageError
-from unweave.lab.packages import require_package
+from unweave.lab.parquet_files import read_parquet
 from unweave.lab.report.measures import COSTS, Place
 from unweave.lab.report.results import Distribution, Failure, Group, Results, Value
 from unweave.lab.study import Store, read_history
-from unweave.storage import COUNT, TEXT, require_form, require_plain
+from unweave.storage import COUNT, TEXT, require_form
 
 NEEDED = ("variant", "method", "profile", "seed", "split", "subset", "metric", "value")
 ROW = {"method": TEXT, "seed": COUNT, "metric": TEXT}
@@ -60,15 +60,7 @@ def _table(store: Store) -> list[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
-    require_package("pyarrow", "Reading a study's table")
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        require_plain(path)
-        table = parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path} cannot be read as a table. Run `unweave study` again to rewrite it.") from error
+    table = read_parquet(path, "Run `unweave study` again to rewrite it.")
     missing = [column for column in NEEDED if column not in table.column_names]
     if missing:
         raise UsageError(f"{path} lacks the columns {', '.join(missing)}. Run `unweave study` again to rewrite it.")
