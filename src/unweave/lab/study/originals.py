@@ -141,7 +141,8 @@ class Originals:
             checkpoints=CheckpointFolder(folder),
             stop=self.stop,
         )
-        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}
+        # Clones, because weights that a model ties (embedding and head) would share memory, which the file refuses.
+        tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in model.state_dict().items()}
         self.store.note_time(f"trained.seed-{seed}", time.monotonic() - begun)  # times of several processes add up
         write_whole(self.store.models / f"{name}.safetensors", safetensors.torch.save(tensors))
         remove_folder(folder)
