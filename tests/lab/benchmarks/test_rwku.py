@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.helpers import synthetic
+from tests.helpers.texts import transformers
 from unweave.cli import app
 from unweave.errors import UsageError
 from unweave.lab.benchmarks import find_benchmark, tofu_data
@@ -25,11 +26,13 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def knows(tmp_path_factory):
-    """A folder with a model and its tokenizer."""
+    """A folder with a model, whose head is tied to its embedding, and its tokenizer."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     tokenizer = tofu_data.word_tokenizer([*synthetic.PLACES, "Tell me about Fill in the blank : ? . ___ Person1 Known"])
     tokenizer.save_pretrained(folder)
-    tofu_data.small_model(len(tokenizer)).save_pretrained(folder)
+    config = tofu_data.small_model(len(tokenizer)).config
+    config.tie_word_embeddings = True
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return str(folder)
 
 
