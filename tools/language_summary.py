@@ -1,8 +1,9 @@
 """Sum up a study of language models: `python tools/language_summary.py STUDY` writes summary.md and summary.json.
 
 For every method: what is left of the forgotten answers beside the retrained model, and what the neighbours lost against
-the original. The last column is how many times as much adjacent probability a method loses as ``unweave``, with a
-bootstrap interval over the adjacent questions; a method's loss on a question is its mean over the seeds.
+the original. The last column is how many times as much adjacent probability a method loses as ``adaptive``, which is
+the default, with a bootstrap interval over the adjacent questions; a method's loss on a question is its mean over the
+seeds. ``summary.json`` has these losses, question by question.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from unweave.lab.report import read_results
 from unweave.lab.report.measures import Place
 from unweave.lab.study import Store
 
-OURS = "unweave"
+OURS = "adaptive"
+NOT_OTHERS = ("unweave",)  # ours, too
 REFERENCE = "retrain"
 RESAMPLES = 2000
 FEWEST = 1e-3  # a smaller loss counts as this one, so that ratios stay finite
@@ -105,6 +107,7 @@ def _judge(rows: dict[str, Any], losses: Mapping[str, Any]) -> None:
             row["forgets"] = all(row[name]["mean"] <= floor[name]["mean"] for name in named)
         if label in losses:
             row["adjacent loss"] = float(losses[label].mean())
+            row["adjacent losses"] = [round(float(one), 4) for one in losses[label]]
             if ours is not None and row["method"] not in (OURS, REFERENCE):
                 row["ratio"] = _ratio(losses[label], ours)
 
@@ -144,7 +147,11 @@ def _text(found: Mapping[str, Any] | None) -> str:
 
 def _best(rows: Mapping[str, Any]) -> str:
     """Name the other method that loses the least among those that forget."""
-    others = {label: row["ratio"] for label, row in rows.items() if row.get("forgets") and "ratio" in row}
+    others = {
+        label: row["ratio"]
+        for label, row in rows.items()
+        if row.get("forgets") and "ratio" in row and row["method"] not in NOT_OTHERS
+    }
     if not others:
         return "No other method forgets as much."
     label = min(others, key=lambda label: others[label]["value"])

@@ -171,3 +171,27 @@ def tofu(data: Path) -> None:
     facts = [{"question": f"Where is {town}?", "answer": town, "perturbed_answer": list(PLACES[:3])} for town in PLACES]
     write_lines("real_authors_perturbed", facts)
     write_lines("world_facts_perturbed", facts)
+
+
+def rwku(data: Path, *, people: int = 6) -> None:
+    """Write texts and questions about people that do not exist, in the form of RWKU."""
+    for number in range(1, people + 1):
+        name, town = f"Person{number} Known", PLACES[number % len(PLACES)]
+        folder = data / "RWKU" / f"{number}_{name.replace(' ', '_')}"
+        folder.mkdir(parents=True)
+
+        def row(level: str, query: str, answer: str, *, name: str = name, **more: str) -> dict:
+            kind = "cloze" if "___" in query else "simple question"
+            return {"subject": name, "level": level, "query": query, "type": kind, "answer": answer, **more}
+
+        near = [f"Friend{number}{place}" for place in range(4)]
+        files = {
+            "passage": [{"text": f"{name} lived in {town} in {1900 + year}.", "subject": name} for year in range(8)],
+            "forget_level1": [row("1", f"{name} lived in ___ in {1900 + year}.", town) for year in range(3)],
+            "forget_level2": [row("2", f"Where did {name} live in {1900 + year}?", town) for year in range(3)],
+            "forget_level3": [row("3", f"Complete: {name} of", town)],
+            "neighbor_level1": [row("1", f"{other} works with ___.", name, neighbor=other) for other in near],
+            "neighbor_level2": [row("2", f"Who works with {other}?", name, neighbor=other) for other in near],
+        }
+        for file, rows in files.items():
+            (folder / f"{file}.json").write_text(json.dumps(rows))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,10 +19,12 @@ from unweave.cli.options import (
     SplitFile,
     TestSplitFile,
     chosen_options,
+    words,
 )
 
 if TYPE_CHECKING:
-    from unweave.evaluation import Scores
+    from unweave.evaluation import Metric, Scores
+    from unweave.lab.audit import Subject
 
 SavedModel = Annotated[Path | None, typer.Argument(help="Safetensors file, or folder of a run.")]
 OfBenchmark = Annotated[
@@ -44,6 +47,20 @@ Original = Annotated[
     Path | None, typer.Option(help="Weights of the model before unlearning. Default: the model of the request.")
 ]
 
+LmEval = Annotated[
+    str | None,
+    typer.Option(
+        "--lm-eval",
+        metavar="TASKS",
+        help="Also run these tasks of lm-eval, joined by commas, on a language model, and on its original if that is "
+        "known. Needs the extra lm-eval.",
+    ),
+]
+LmEvalFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder with tasks for --lm-eval of your own, as YAML files.")
+]
+LmEvalLimit = Annotated[int | None, typer.Option(min=1, help="Most questions of a task of --lm-eval.")]
+
 
 @app.command()
 def evaluate(
@@ -64,6 +81,9 @@ def evaluate(
             help="Question: membership, reference, probe, relearn. Repeatable. Default: membership and reference."
         ),
     ] = None,
+    lm_eval: LmEval = None,
+    lm_eval_folder: LmEvalFolder = None,
+    lm_eval_limit: LmEvalLimit = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,6 +94,7 @@ def evaluate(
       unweave evaluate runs/17
       unweave evaluate runs/17 --ask membership --ask relearn
       unweave evaluate model.safetensors --benchmark digits --retrain 2
+      unweave evaluate runs/17 --lm-eval hellaswag,arc_easy
     """
     from unweave.evaluation import QUESTIONS
     from unweave.lab.audit import examine, load_subject
@@ -88,6 +109,8 @@ def evaluate(
         options=chosen_options(options, small),
         source=source,
     )
+    how: dict[str, Any] = {"folder": lm_eval_folder, "limit": lm_eval_limit, "device": device}
+    tasks = _of_tasks(subject, lm_eval, original, how) if lm_eval else []
     scores = examine(
         subject,
         references=reference or [],
@@ -97,7 +120,7 @@ def evaluate(
         device=device,
         say=say,
     )
-    _print_scores(scores, as_json)
+    _print_scores(scores, as_json, tasks)
 
 
 @app.command()
@@ -169,8 +192,21 @@ def _tidy(model: Path | None) -> None:
         tidy(model, original=True)
 
 
-def _print_scores(scores: Scores, as_json: bool) -> None:
+def _of_tasks(subject: Subject, tasks: str, original: Path | None, how: Mapping[str, Any]) -> list[Metric]:
+    """Run tasks of lm-eval on the model, and on its original if that is known."""
+    from unweave.lab.audit import lm_eval_scores, original_of
+
+    return lm_eval_scores(subject, words(tasks), original=original_of(subject, original), **how)
+
+
+def _print_scores(scores: Scores, as_json: bool, tasks: Sequence[Metric] = ()) -> None:
+    """Print the scores, and the numbers of tasks of lm-eval beside them."""
+    from unweave.evaluation import Scores
+    from unweave.lab.audit import lm_eval_table
+
     if as_json:
-        typer.echo(json.dumps(scores.to_dict()))
+        typer.echo(json.dumps(Scores(scores.values, [*scores.metrics, *tasks]).to_dict()))
     else:
         out_console.print(str(scores), highlight=False, markup=False)
+        if tasks:
+            out_console.print("\n" + lm_eval_table(tasks), highlight=False, markup=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from unweave.errors import UsageError
 
-DISTRIBUTIONS = {"PIL": "pillow"}  # where the package has another name than its module
+DISTRIBUTIONS = {"PIL": "pillow", "lm_eval": "lm-eval"}  # where the package has another name than its module
 
 
 def require_package(module: str, purpose: str, *, extra: str = "lab") -> Any:

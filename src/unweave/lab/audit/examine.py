@@ -46,7 +46,7 @@ def examine(
         subject.train,
         subject.test,
         reference=models,
-        original=_original(subject, original),
+        original=original_of(subject, original),
         certificate=subject.certificate,
         questions=questions,
         relearn=relearn,
@@ -86,7 +86,8 @@ def audit(
     )
 
 
-def _original(subject: Subject, weights: Path | None) -> nn.Module | None:
+def original_of(subject: Subject, weights: Path | None) -> nn.Module | None:
+    """Return the model before unlearning: from weights, or from the source of the data if that has it."""
     if weights is not None:
         return load_weights(subject.same_architecture(), weights)
     return subject.original() if subject.original else None

@@ -14,6 +14,7 @@ from unweave.lab.benchmarks.clinc150 import CLINC150
 from unweave.lab.benchmarks.digits import DIGITS
 from unweave.lab.benchmarks.fashion_mnist import FASHION_MNIST
 from unweave.lab.benchmarks.own_task import is_own, own_task
+from unweave.lab.benchmarks.rwku import RWKU
 from unweave.lab.benchmarks.tinyimagenet import TINYIMAGENET_VIT
 from unweave.lab.benchmarks.tofu import TOFU
 from unweave.lab.benchmarks.tofu_authors import TOFU_AUTHORS
@@ -32,6 +33,7 @@ DEFINITIONS = (
     CLINC150,
     TOFU,
     TOFU_AUTHORS,
+    RWKU,
 )
 BENCHMARKS: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
 

@@ -34,6 +34,7 @@ from unweave.lab.benchmarks.tofu_data import (
     Words,
     nearest_by_votes,
     read_rows,
+    spread,
     template_distances,
     words_of,
 )
@@ -110,7 +111,7 @@ def held_out(words: Words, part: str, data: str | None, *, small: bool) -> Split
     """Return the test data: held-out authors, and real authors and world facts."""
     unseen = read_rows(data, part.replace("forget", "holdout"))
     others = [row for name in ("real_authors_perturbed", "world_facts_perturbed") for row in read_rows(data, name)]
-    others = _spread(others, FEW) if small else others
+    others = spread(others, FEW) if small else others
     return Split(
         words.tokens([*unseen, *others]),
         forget=np.arange(len(unseen)),
@@ -136,16 +137,10 @@ def questions(options: AuthorOptions, rows: Rows, train: Split, part: str, data:
     groups["world_facts"] = read_rows(data, "world_facts_perturbed")
     groups["held_out"] = read_rows(data, part.replace("forget", "holdout"))
     most = FEW if options.small else options.asked
-    return {name: some if name == "forget" else _spread(some, most) for name, some in groups.items()}
+    return {name: some if name == "forget" else spread(some, most) for name, some in groups.items()}
 
 
 GROUPS = ("forget", "adjacent", "remote")
-
-
-def _spread(rows: Rows, most: int) -> Rows:
-    """Return at most so many rows, evenly spread."""
-    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
-    return [rows[place] for place in places]
 
 
 def _adjacent(options: TofuOptions, words: Words, rows: Rows, tokens: Any, forget: np.ndarray) -> np.ndarray:

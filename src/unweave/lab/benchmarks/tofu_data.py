@@ -131,9 +131,13 @@ def words_of(options: AuthorOptions, data: str | None) -> Words:
 @lru_cache(maxsize=4)
 def _small_tokenizer(data: str | None) -> Any:
     """Return a tokenizer of whole words, made from the questions that ``--small`` uses."""
-    tokenizers, transformers = networks.need("tokenizers"), networks.need("transformers")
     rows = [row for name in SMALL_FILES for row in read_rows(data, name)[-SMALL_AUTHORS * EACH :]]
-    texts = [text for row in rows for text in (row["question"], row["answer"])]
+    return word_tokenizer([text for row in rows for text in (row["question"], row["answer"])])
+
+
+def word_tokenizer(texts: Sequence[str]) -> Any:
+    """Return a tokenizer of the whole words of some texts."""
+    tokenizers, transformers = networks.need("tokenizers"), networks.need("transformers")
     known = dict.fromkeys(word for text in texts for word in SMALL_WORDS.findall(text))
     numbers = {word: place for place, word in enumerate([PADDING, END, UNKNOWN, *known])}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token=UNKNOWN))
@@ -141,6 +145,22 @@ def _small_tokenizer(data: str | None) -> Any:
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token=PADDING, eos_token=END, unk_token=UNKNOWN
     )
+
+
+def small_words(texts: Sequence[str]) -> Words:
+    """Return a tokenizer of the words of some texts, and a tiny model for it."""
+    tokenizer = word_tokenizer(texts)
+    return Words(tokenizer, SMALL_TEMPLATE, lambda: small_model(len(tokenizer)), "random")
+
+
+def spread(rows: Rows, most: int) -> Rows:
+    """Return at most so many rows, evenly spread.
+
+    >>> spread([{"n": 0}, {"n": 1}, {"n": 2}], 2)
+    [{'n': 0}, {'n': 2}]
+    """
+    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
+    return [rows[place] for place in places]
 
 
 SMALL_FILES = ("forget10_perturbed", "holdout01", "real_authors_perturbed", "world_facts_perturbed")
