@@ -264,7 +264,7 @@ def test_images_of_the_hub_are_decoded_once(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "load_dataset", lambda name, config, *, split: whole)
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda name, config: ["train", "test"])
     first = load("fashion-mnist", "hub:someone/fashion")
-    monkeypatch.setattr(pixels, "_decode", None)
+    monkeypatch.setattr(pixels, "_decoded", None)
     again = load("fashion-mnist", "hub:someone/fashion")
     assert (first.train.samples.dataset.data[0] == again.train.samples.dataset.data[0]).all()
 
@@ -302,11 +302,11 @@ def test_a_second_load_decodes_nothing_and_a_damaged_cache_is_made_anew(tmp_path
     first = load("tinyimagenet-vit", tmp_path)
     kept = sorted((tmp_path / "cache").iterdir())
     assert len(kept) == 2
-    decode = pixels._decode
-    monkeypatch.setattr(pixels, "_decode", lambda *_: pytest.fail("decoded again"))
+    decode = pixels._decoded
+    monkeypatch.setattr(pixels, "_decoded", lambda *_: pytest.fail("decoded again"))
     again = load("tinyimagenet-vit", tmp_path)
     assert (first.train.samples.dataset.data[0] == again.train.samples.dataset.data[0]).all()
-    monkeypatch.setattr(pixels, "_decode", decode)
+    monkeypatch.setattr(pixels, "_decoded", decode)
     kept[0].write_bytes(kept[0].read_bytes()[:100])
     third = load("tinyimagenet-vit", tmp_path)
     assert (first.train.samples.dataset.data[0] == third.train.samples.dataset.data[0]).all()
