@@ -13,12 +13,20 @@ USUAL = 0.95  # quantile of kept losses that counts as usual, where a task has n
 
 
 class HeldBack:
-    """Kept samples that a method does not learn from, so that they can judge it. The same seed draws the same ones."""
+    """Kept samples that a method does not learn from, so that they can judge it. The same seed draws the same ones.
 
-    def __init__(self, bench: Workbench, *, share: float, most: int) -> None:
+    Where fewer than ``fewest`` of a subset are held back, the others judge as well: a few samples cannot tell, and none
+    would count as all recognised.
+    """
+
+    def __init__(self, bench: Workbench, *, share: float, most: int, fewest: int = 1) -> None:
         self.bench = bench
         kept = [name for name in RETAINED if len(bench.split[name])]
         self.rows = {name: _drawn(bench, name, share=share, most=most) for name in kept}
+        self.judges = {
+            name: rows if len(rows) >= fewest else _drawn(bench, name, share=1.0, most=most)
+            for name, rows in self.rows.items()
+        }
 
     def rest(self, batches: Batches) -> Batches:
         """Return batches without the samples that are held back."""
@@ -27,12 +35,12 @@ class HeldBack:
 
     def usual_loss(self) -> Tensor:
         """Return a loss that nearly all of the samples stay below."""
-        _, losses = look(self.bench, torch.cat(list(self.rows.values())), usual=torch.zeros((), dtype=torch.float64))
+        _, losses = look(self.bench, torch.cat(list(self.judges.values())), usual=torch.zeros((), dtype=torch.float64))
         return losses.quantile(USUAL)
 
     def known(self, *, usual: Tensor) -> Tensor:
         """Return the share of each subset that is recognised."""
-        return torch.stack([look(self.bench, rows, usual=usual)[0] for rows in self.rows.values()])
+        return torch.stack([look(self.bench, rows, usual=usual)[0] for rows in self.judges.values()])
 
 
 def look(bench: Workbench, rows: Tensor, *, usual: Tensor) -> tuple[Tensor, Tensor]:
