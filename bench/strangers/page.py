@@ -128,6 +128,8 @@ def _tried() -> dict[str, str]:
     return {
         "forecast rules": page_tables.forecast_rules(read("forecasts.jsonl")),
         "adaptive settings": page_tables.settings(read("tried.jsonl"), read("development.jsonl")),
+        "settings on average": page_tables.averages(read("settings.jsonl")),
+        "single samples": page_tables.averages(read("erase.jsonl")),
     }
 
 

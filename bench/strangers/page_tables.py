@@ -72,6 +72,32 @@ def settings(rows: Sequence[Row], defaults: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def averages(rows: Sequence[Row]) -> str:
+    """Return what settings change on average over tasks and seeds, beside the defaults on the same cells."""
+    cells = {(row["task"], row["seed"]): row for row in rows if not row["settings"]}
+    lines = [
+        "| setting | cells | adjacent | remote | adjacent lost, worst | remote lost, worst | cost, training = 1 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for how, some in _by_setting(rows).items():
+        changes, lost = [], []
+        for name in ("test adjacent", "test remote"):
+            there = [100 * row["after"][name] for row in some]
+            usual = [100 * cells[row["task"], row["seed"]]["after"][name] for row in some]
+            changes.append(f"{statistics.fmean(there) - statistics.fmean(usual):+.1f}" if how else "0")
+            lost.append(f"{max(100 * row['before'][name] - now for row, now in zip(some, there, strict=True)):.1f}")
+        cost = statistics.fmean(row["share"] for row in some)
+        lines.append(f"| {how or 'the defaults'} | {len(some)} | {' | '.join(changes + lost)} | {cost:.2f} |")
+    return "\n".join(lines)
+
+
+def _by_setting(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(", ".join(f"{name} {value:g}" for name, value in row["settings"].items()), []).append(row)
+    return found
+
+
 APART = ("rmia", "losses", "predictions")
 
 

@@ -110,6 +110,18 @@ def test_a_verdict_on_lost_data_is_mended_as_it_says(tmp_path):
     assert words == []
 
 
+@pytest.mark.parametrize(("fails", "follows"), [({"learning_rate": 1e-6}, {}), ({"epochs": 1}, {})])
+def test_a_run_with_the_goal_retrain_is_not_told_to_erase(case, fails, follows):
+    """The guard once advised adaptive, which has another goal."""
+    model, parts = case
+    usual = {"initial": mlp, "epochs": 60, "learning_rate": 1e-3, "batch_size": 64}
+    with pytest.raises(uw.CollapseError, match=r"Use more epochs or another learning rate\.") as caught:
+        uw.unlearn(model, parts, uw.Retrain(**{**usual, **fails}), **HOW)
+    assert "adaptive" not in str(caught.value)
+    result, words = told(lambda: uw.unlearn(model, parts, uw.Retrain(**{**usual, **follows}), **HOW))
+    assert (result.verdict.as_if_never_trained, result.verdict.kept, words) == (True, True, [])
+
+
 # Inspect
 
 

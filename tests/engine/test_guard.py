@@ -343,6 +343,57 @@ def test_the_command_line_stops_warns_and_can_be_told_not_to(digits, tmp_path, m
     assert (code, said) == (0, "")
 
 
+class Knows(nn.Module):
+    """A model of ten classes that recognises a share of the samples, and says which: those with the lowest numbers."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share = nn.Parameter(torch.tensor(float(share)))
+
+    def forward(self, inputs):
+        place, label = inputs[:, 0], inputs[:, 1].long()
+        said = torch.where(place < self.share, label, (label + 1) % 10)
+        return 8 * nn.functional.one_hot(said, 10).float() + 0 * self.share
+
+
+@pytest.mark.parametrize(
+    ("subset", "before", "after", "stopped"),
+    [
+        ("adjacent", 1.0, 0.33, False),  # a strong model may lose four fifths of what it knows above chance
+        ("adjacent", 1.0, 0.2, True),
+        ("adjacent", 0.33, 0.0, True),  # in points of accuracy this is less than the line above the last
+        ("adjacent", 0.33, 0.26, False),  # may be chance
+        ("adjacent", 0.1, 0.0, False),  # what knows nothing has nothing to lose
+        ("remote", 1.0, 0.6, False),
+        ("remote", 1.0, 0.5, True),
+        ("remote", 0.33, 0.2, True),
+        ("remote", 0.33, 0.26, False),
+        ("remote", 0.1, 0.0, False),
+    ],
+)
+def test_weak_and_strong_models_are_guarded_alike(subset, before, after, stopped):
+    count = 128
+    place, label = torch.arange(count).repeat(3) / count, torch.arange(3 * count) % 10
+    split = Split(
+        (torch.stack([place, label.float()], dim=1), label),
+        range(count),
+        range(count, 2 * count),
+        range(2 * count, 3 * count),
+    )
+    bench = Workbench(Knows(before), split, device=CPU)
+    guard = Guard(bench, Limits())
+    (phase,) = find_method("ft").configure({}).phases()
+    phase.steps, phase.guards = 9, (subset,)
+    bench.model.share.data.fill_(after)
+    if not stopped:
+        return guard.check(phase, 3)
+    with pytest.raises(CollapseError, match="of what it was above chance") as caught:
+        guard.check(phase, 3)
+    assert caught.value.limit == f"{subset}_accuracy_drop"
+    assert float(caught.value.good.weights["share"] if caught.value.good else before) == pytest.approx(before)
+    return None
+
+
 def test_errors_are_run_errors():
     assert issubclass(CollapseError, RunError)
     assert copy.copy(CollapseError("words", limit="x")).args == ("words",)

@@ -18,7 +18,16 @@ QUICK = {  # settings with which a method takes seconds on some dozen samples
 ON_ANYTHING = {name: method for name, method in METHODS.items() if not method.needs_tokens}
 ON_TOKENS = {name: method for name, method in METHODS.items() if method.needs_tokens}
 
+SCALED = "two-stage without settings"
+QUICK[SCALED] = {"stage1_epochs": 1, "stage2_epochs": 3}
+FORMS = [*ON_ANYTHING, SCALED]  # as a user may call a method by name
+
 
 def quick(name):
     """Return the settings of a method for a short run."""
     return QUICK.get(name, OTHERS)
+
+
+def method_of(form):
+    """Return the name of the method that a form is one of."""
+    return "two-stage" if form == SCALED else form

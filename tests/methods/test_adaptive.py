@@ -86,6 +86,22 @@ def test_the_best_round_is_returned_not_the_last(case, monkeypatch):
     assert same([parameter.detach() for parameter in bench.parameters], first)
 
 
+@pytest.mark.parametrize("effort", [1.0, 3.0, 12.0])
+@pytest.mark.parametrize("budget", [0.005, 0.1])
+def test_what_is_returned_fulfils_the_constraint(case, effort, budget):
+    """Whatever round it is of, it keeps the most of those rounds that do."""
+    model, split = case
+    method = Adaptive(effort=effort, budget=budget, tolerance=0.0, gain=0.0)
+    result = uw.unlearn(model, split, method, compute=CPU, callbacks=[QUIET], guard=None)
+    assert accuracy(result.model, blobs()[:2], split.forget) <= budget
+    judged = [row for row in result.history if "held_adjacent" in row]
+    assert judged[-1] is result.history.rows[-1]
+    best = max(row["held_adjacent"] + row["held_remote"] for row in judged if row["recognised"] <= budget)
+    bench = Workbench(copy.deepcopy(result.model), split, device=torch.device("cpu"))
+    held = HeldBack(bench, share=method.held_back, most=method.held_most)
+    assert float(held.known(usual=torch.zeros(())).sum()) == pytest.approx(best)
+
+
 def test_length_follows_the_effort(case):
     model, split = case
     short = Adaptive(effort=1.0, batch_size=2)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import unweave as uw
+from tests.helpers import texts
 from tests.helpers.strangers import accuracy, blobs, mlp, normed, trained, wide_scale
 from tests.helpers.tensors import same, weights
 from unweave.engine import Workbench
@@ -94,3 +95,59 @@ def test_a_stopped_run_ends_with_the_same_weights(case, tmp_path):
     again = uw.unlearn(model, split, "two-stage", out=out, resume=True, guard=None, **HOW)
     assert same(weights(again.model), weights(whole.model))
     assert again.history.rows == whole.history.rows
+
+
+@pytest.mark.filterwarnings("ignore::unweave.errors.RunWarning")
+@pytest.mark.parametrize("rate", ["stage1_learning_rate", "stage2_learning_rate"])
+def test_a_huge_step_size_is_cut_to_the_longest_step(case, rate):
+    """Steps are shares of the weights, so nothing diverges."""
+    model, split = case
+    result = uw.unlearn(model, split, "two-stage", guard=None, **{rate: 1e30}, **HOW)
+    assert all(weight.isfinite().all() for weight in weights(result.model))
+    assert accuracy(result.model, split.samples.dataset.data, split.forget) <= 0.01
+
+
+def test_a_second_request_forgets_and_what_was_forgotten_stays_so(case):
+    model, first = case
+    data, labels, groups = blobs()
+    second = uw.Split.by_class((data, labels), fine=groups.tolist(), forget=2)
+    once = uw.unlearn(model, first, "two-stage", **HOW)
+    twice = uw.unlearn(once.model, second.after(first), "two-stage", **HOW)
+    assert twice.verdict.forgotten
+    assert accuracy(twice.model, (data, labels), first.forget) <= 0.01
+    for some in (twice.split.adjacent, twice.split.remote):
+        assert accuracy(twice.model, (data, labels), some) >= 0.92
+
+
+def squared(model, batch):
+    return (model(batch[0]) - torch.nn.functional.one_hot(batch[1], 3)).square().sum(dim=1)
+
+
+def is_right(model, batch):
+    return model(batch[0]).argmax(dim=1) == batch[1]
+
+
+@pytest.mark.parametrize("recognised", [is_right, None])
+def test_a_loss_of_ones_own_without_settings(recognised):
+    """A loss without a bound, on a model that was trained by it."""
+    data, labels, groups = blobs()
+    split = uw.Split.by_class((data, labels), fine=groups.tolist(), forget=4)
+    task = uw.OwnLoss(squared, recognised=recognised)
+    fit = uw.Retrain(initial=mlp, epochs=60, learning_rate=1e-2, batch_size=64)
+    everything = uw.Split((data, labels), [], range(1, 900, 2), range(0, 900, 2), allow_empty=True)
+    model = uw.unlearn(mlp(), everything, fit, task=task, guard=None, **HOW).model
+    result = uw.unlearn(model, split, "two-stage", task=task, **HOW)
+    assert accuracy(result.model, (data, labels), split.forget) <= 0.01
+    for some in (split.adjacent, split.remote):
+        assert accuracy(result.model, (data, labels), some) >= 0.92
+
+
+def test_a_handful_of_neighbours_judge_though_hardly_one_is_held_back():
+    """With one answer held back, stage 2 could see no gain, and left the neighbours lost."""
+    facts = uw.answers(texts.rows(), texts.tokenizer(), template=texts.TEMPLATE)
+    everything = uw.Split(facts, [], range(12), range(12, 24), allow_empty=True)
+    fit = uw.Retrain(initial=texts.llama, epochs=80, learning_rate=3e-3, batch_size=24)
+    model = uw.unlearn(texts.llama(), everything, fit, guard=None, **HOW).model
+    result = uw.unlearn(model, uw.Split(facts, [0, 2], range(4, 24, 2)), "two-stage", **HOW)
+    assert result.verdict.forgotten
+    assert result.scores["train"]["adjacent"]["accuracy"] >= 0.8

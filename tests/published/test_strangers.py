@@ -24,7 +24,7 @@ def test_the_pages_have_the_committed_numbers(place):
 
 def test_no_task_of_the_judgement_half_was_tried():
     names = ("development.jsonl", "two-stage.jsonl", "forecasts.jsonl", "unseen.jsonl", "oracle.jsonl", "tried.jsonl")
-    for name in (*names, CHOICE):
+    for name in (*names, "settings.jsonl", "erase.jsonl", CHOICE):
         if name == CHOICE and not (page.RESULTS / name).exists():
             continue
         assert {TASKS[row["task"]].half for row in page.read(name)} == {"development"}

@@ -138,13 +138,15 @@ def other_words():
     return as_texts(texts)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_works_on_every_task_or_says_why_not(kind, name):
+@pytest.mark.parametrize(("name", "profile"), [*((name, None) for name in METHODS), ("two-stage", "released")])
+def test_every_method_works_on_every_task_or_says_why_not(kind, name, profile):
+    """By name, two-stage finds its steps; its profile has fixed ones."""
     task, model, split = kind
     before = weights(model)
 
     def run():
-        return uw.unlearn(model, split, name, compute=CPU, guard=None, callbacks=[QUIET], **settings_of(name, model))
+        how = {"compute": CPU, "guard": None, "callbacks": [QUIET], "profile": profile}
+        return uw.unlearn(model, split, name, **how, **settings_of(name, model))
 
     if name in ON_TOKENS and task is not uw.Language:
         with pytest.raises(uw.UsageError, match="works on the tokens of answers"):

@@ -275,4 +275,6 @@ def advice_on(settings: Any) -> str:
     """Return what to do about a run with these settings that went wrong. Tests follow it."""
     if isinstance(settings, Settings) and "effort" in settings.to_dict():
         return "Raise effort. If that does not help, kept data is too much like it: see split.inspect(model)."
+    if getattr(settings, "goal_of_run", "") == "retrain":  # adaptive erases
+        return "Use more epochs or another learning rate."
     return "Use the method adaptive, which finds its own steps and length."

@@ -15,12 +15,20 @@ USUAL = 0.95  # quantile of kept losses that counts as usual, where a task has n
 
 
 class HeldBack:
-    """Kept samples that a method does not learn from, so that they can judge it. The same seed draws the same ones."""
+    """Kept samples that a method does not learn from, so that they can judge it. The same seed draws the same ones.
 
-    def __init__(self, bench: Workbench, *, share: float, most: int) -> None:
+    Where fewer than ``fewest`` of a subset are held back, the others judge as well: a few samples cannot tell, and none
+    would count as all recognised.
+    """
+
+    def __init__(self, bench: Workbench, *, share: float, most: int, fewest: int = 1) -> None:
         self.bench = bench
         kept = [name for name in RETAINED if len(bench.split[name])]
         self.rows = {name: _drawn(bench, name, share=share, most=most) for name in kept}
+        self.judges = {
+            name: rows if len(rows) >= fewest else _drawn(bench, name, share=1.0, most=most)
+            for name, rows in self.rows.items()
+        }
 
     def rest(self, batches: Batches) -> Batches:
         """Return batches without the samples that are held back."""
@@ -36,14 +44,14 @@ class HeldBack:
         return self._usual(self.bench.task.margins)
 
     def _usual(self, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        rows = torch.cat(list(self.rows.values()))
+        rows = torch.cat(list(self.judges.values()))
         if not len(rows):
             return torch.zeros((), dtype=torch.float64, device=self.bench.device)
         return value(*_seen(self.bench, rows)).double().quantile(USUAL)
 
     def known(self, *, usual: Tensor) -> Tensor:
         """Return the share of each subset that is recognised."""
-        return torch.stack([look(self.bench, rows, usual=usual)[0] for rows in self.rows.values()])
+        return torch.stack([look(self.bench, rows, usual=usual)[0] for rows in self.judges.values()])
 
 
 def look(bench: Workbench, rows: Tensor, *, usual: Tensor) -> tuple[Tensor, Tensor]:

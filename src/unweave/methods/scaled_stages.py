@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 MEMORY = 0.99  # how slowly the metric changes; Adam's second beta
 REACH = 0.05  # the longest step, relative to the weights
 HELD, HELD_MOST = 0.1, 256  # share and number of kept samples to hold back
+FEWEST = 5  # held-back samples of a subset with which they judge alone
 LEAST_STEPS = 60  # of a pass, where there is little data
 FIRST_TRUST = 1 / 64  # six doublings lead to 1
 HURT = 0.1  # rise of the remote loss, as a share of log(classes), from which steps are shortened
@@ -72,7 +73,7 @@ class ScaledStage1(Stage1):
     def prepare(self, bench: Workbench) -> None:
         """Hold samples back, make batches, and set the most steps."""
         super().prepare(bench)
-        self.held = HeldBack(bench, share=HELD, most=HELD_MOST)
+        self.held = HeldBack(bench, share=HELD, most=HELD_MOST, fewest=FEWEST)
         self.remote = self.held.rest(self.remote)
         self.steps = self.settings.stage1_epochs * max(len(self.remote), LEAST_STEPS)
         self.rows = bench.split.rows(*bench.split.to_forget)
@@ -159,7 +160,7 @@ class ScaledStage2(Stage2):
     def prepare(self, bench: Workbench) -> None:
         """Hold samples back, make batches, and lay out the rounds."""
         super().prepare(bench)
-        self.held_back = HeldBack(bench, share=HELD, most=HELD_MOST)
+        self.held_back = HeldBack(bench, share=HELD, most=HELD_MOST, fewest=FEWEST)
         self.adjacent, self.remote = (self.held_back.rest(batches) for batches in (self.adjacent, self.remote))
         self.round = max(LEAST_STEPS, len(self.adjacent))
         self.steps = self.settings.stage2_epochs * self.round
