@@ -1,4 +1,4 @@
-"""Run the evidence for language models on one machine, within a time limit, and pack the numbers. Repeat it to resume.
+r"""Run the evidence for language models on one machine, within a time limit, and pack the numbers. Repeat it to resume.
 
     python tools/language_evidence.py --model smollm2-135m --data DATA --out evidence [--benchmark tofu]
         [--option forget=forget10] [--methods all] [--goal retrain] [--trials 12] [--seeds 3] [--workers 8]
@@ -9,6 +9,15 @@ for all methods alike. Tuning ends when every method has had ``--trials`` trials
 are left: then the first trials count, as many as every method has finished. Every method runs with its tuned settings
 and every seed, seed by seed, and ``language_summary`` writes what the targets ask for. The same command resumes
 what was stopped, with the settings that it has chosen, if it had. ``--only-pack`` packs what there is.
+
+For SmolLM2-135M and a quarter of an hour of one H200 this is planned and rehearsed on a CPU, but no run
+of it was finished there: half of the facts about 10 authors, texts in the model's own form without its default system line (a quarter shorter),
+slow methods first, many uncompiled processes at once, and as many questions as one call of `generate` takes.
+
+    PYTHONPATH=src python tools/language_evidence.py --model smollm2-135m --data DATA --out evidence --option authors=10
+        --option $'template=<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}'
+        --rate 4e-4 --epochs 6 --asked 82 --compile off --workers 8 --minutes 12 --final 4.5 --trials 12 --seeds 3
+        --methods adaptive,two-stage,unweave,dpo,idk-dpo,altpo,rmu,npo,simnpo,grad-diff,wga,satimp,pdu,undial,ce-u
 
 Name slow methods first: a method's later trials wait for its earlier ones. ``--goal retrain`` tunes for being as a
 retrained model is. On a GPU the processes share it through MPS, where that is installed.
