@@ -10,9 +10,10 @@ are left: then the first trials count, as many as every method has finished. Eve
 and every seed, seed by seed, and ``language_summary`` writes what the targets ask for. The same command resumes
 what was stopped, with the settings that it has chosen, if it had. ``--only-pack`` packs what there is.
 
-For SmolLM2-135M and a quarter of an hour of one H200 this is planned and rehearsed on a CPU, but no run
-of it was finished there: half of the facts about 10 authors, texts in the model's own form without its default system line (a quarter shorter),
-slow methods first, many uncompiled processes at once, and as many questions as one call of `generate` takes.
+For SmolLM2-135M and a quarter of an hour of one H200 this is planned and rehearsed on a CPU, but no run of it was
+finished there: half of the facts about 10 authors, texts in the model's own form without its default system line (a
+quarter shorter), slow methods first, many uncompiled processes at once, and as many questions as one call of
+``generate`` takes.
 
     PYTHONPATH=src python tools/language_evidence.py --model smollm2-135m --data DATA --out evidence --option authors=10
         --option $'template=<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}'
