@@ -133,6 +133,7 @@ class Captures:
                 return self._tried(Recording(call, function, model, data, self.parameters, self.device), sure)
         except torch.OutOfMemoryError:
             self.stop()
+            self._forget_failed_recording()
         except Exception as error:  # what a graph cannot hold; a plain pass shows its own errors
             log.info("Passes of %s are not recorded: %s", type(model).__name__, str(error).split("\n", 1)[0])
             self._forget_failed_recording()
