@@ -141,6 +141,10 @@ def test_checkpoints(refused):
     said = refused(model="pickled")
     assert "pickled holds pickled weights (pytorch_model.bin)" in said
     assert "unweave convert pickled/pytorch_model.bin" in said
+    shutil.copytree(refused.at / "ckpt", refused.at / "deep")
+    config = json.loads((refused.at / "deep" / "config.json").read_text()) | {"num_hidden_layers": 10**9}
+    (refused.at / "deep" / "config.json").write_text(json.dumps(config))
+    assert "says num_hidden_layers is 1000000000, but the checkpoint holds" in refused(model="deep")
 
 
 def test_an_output_folder_that_is_in_the_way(refused):

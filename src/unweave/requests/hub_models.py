@@ -20,7 +20,7 @@ from unweave.requests.pictures import Pictures
 from unweave.requests.questions import Questions, check_tokenizer
 from unweave.requests.roles import Kind, Roles
 from unweave.requests.sentences import Sentences
-from unweave.storage import check_json_files, quiet_transformers, read_json
+from unweave.storage import check_json_files, quiet_transformers, read_json, tensor_shapes
 
 HEADS: dict[str, Kind] = {
     "ForSequenceClassification": "text",
@@ -185,6 +185,29 @@ def check_folder_of_model(folder: Path) -> None:
                 f"unweave convert {folder / pickled[0]}"
             )
         raise UsageError(f"{folder} holds no weights: {WEIGHTS[0]} is missing.")
+    _require_layers(folder, about)
+
+
+def _require_layers(folder: Path, about: Any) -> None:
+    """Refuse a configuration with more layers than there are weights: building them would take all time and memory."""
+    held = _count_of_weights(folder)
+    parts = [about, *about.values()] if isinstance(about, dict) else []
+    for part in parts:
+        for name, count in part.items() if isinstance(part, dict) else ():
+            if "layer" in name and isinstance(count, int) and count > held:
+                raise UsageError(
+                    f"{folder / 'config.json'} says {name} is {short(count)}, but the checkpoint holds {held} weights, "
+                    "and each layer needs at least one. Give the checkpoint as it was saved."
+                )
+
+
+def _count_of_weights(folder: Path) -> int:
+    file = folder / WEIGHTS[0]
+    if file.exists():
+        return len(tensor_shapes(file))
+    index = read_json(folder / WEIGHTS[1], any_number=True)
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    return len(names) if isinstance(names, dict) else 0
 
 
 def _is_known(model_type: Any) -> bool:
