@@ -5,6 +5,7 @@
     python -m bench.peers run CASE --tool torchunlearn --python ENV/bin/python --place CHECKOUT RFE
     python -m bench.peers run CASE --tool supreme --python ENV/bin/python --place UNPACKED finetune ssd scrub
     python -m bench.peers tune DEVELOPMENT CASE --tool torchunlearn --python … --place … --trials 6 RFE
+    python -m bench.peers run ANOTHER --tool torchunlearn --python … --place … --tuned RFE
     python -m bench.peers.page
 
 ENV is an environment outside this repository with the peer's dependencies. `--place` is the peer's checkout, or its
@@ -37,6 +38,7 @@ Run = Callable[[Case, str, Mapping[str, Any]], dict[str, Any]]
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line."""
     chosen = _parser().parse_args(words)
+    chosen.words = sys.argv[1:] if words is None else words
     try:
         chosen.do(chosen)
     except UsageError as error:
@@ -61,7 +63,10 @@ def run_methods(chosen: argparse.Namespace) -> None:
     case, run = Case(Path(chosen.case)), _runner(chosen)
     settings = dict(_pair(text) for text in chosen.set)
     for method in chosen.methods:
-        _keep(chosen, case, run(case, method, settings) | {"kind": "settings" if settings else "default"})
+        if chosen.tuned:
+            _run_best(chosen, case, method)
+        else:
+            _keep(chosen, case, run(case, method, settings) | {"kind": "settings" if settings else "default"})
 
 
 def tune_methods(chosen: argparse.Namespace) -> None:
@@ -72,14 +77,27 @@ def tune_methods(chosen: argparse.Namespace) -> None:
     for method in chosen.methods:
         if (space := SPACES.get((chosen.tool, method))) is None:
             raise UsageError(f"bench/peers/spaces.py has no space for {method} of {chosen.tool}.")
-        tried = []
         for number in range(chosen.trials):
             settings = drawn(space, number, seed=development.about["seed"])
             row = run(development, method, settings) | {"kind": "trial", "number": number, "drawn": settings}
-            tried.append(_keep(chosen, development, row))
-        best = max(tried, key=lambda row: row["score"])
-        row = run(case, method, best["drawn"]) | {"kind": "tuned", "trials": len(tried), "number": best["number"]}
-        _keep(chosen, case, row)
+            _keep(chosen, development, row)
+        _run_best(chosen, case, method)
+
+
+def _run_best(chosen: argparse.Namespace, case: Case, method: str) -> None:
+    """Run the settings of the best trial in the file of rows."""
+    file = _rows_file(chosen, case)
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    tried = [row for row in rows if (row["kind"], row["tool"], row["method"]) == ("trial", chosen.tool, method)]
+    if not tried:
+        raise UsageError(f"{file} has no trial of {method} of {chosen.tool}. Tune it first.")
+    best = max(tried, key=lambda row: row["score"])
+    about = {"kind": "tuned", "trials": len(tried), "number": best["number"]}
+    _keep(chosen, case, _runner(chosen)(case, method, best["drawn"]) | about)
+
+
+def _rows_file(chosen: argparse.Namespace, case: Case) -> Path:
+    return Path(chosen.rows) if chosen.rows else RESULTS / f"{case.about['benchmark']}.jsonl"
 
 
 def _runner(chosen: argparse.Namespace) -> Run:
@@ -98,7 +116,7 @@ def _keep(chosen: argparse.Namespace, case: Case, row: dict[str, Any]) -> dict[s
     row = about | row | {"before": case.six(case.model())}
     row["score"] = round(score_of(row), 4)
     row["provenance"] = provenance(torch.device("cpu")) | {"command": _command(chosen.words)}
-    file = Path(chosen.rows) if chosen.rows else RESULTS / f"{about['benchmark']}.jsonl"
+    file = _rows_file(chosen, case)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(row) + "\n")
@@ -145,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--trials", type=int, default=6, help="of each method; the first is its default")
         else:
             command.add_argument("--set", action="append", default=[], help="NAME=VALUE, a setting")
+            command.add_argument("--tuned", action="store_true", help="the settings of the best trial so far")
         command.add_argument("case", help="the folder of the case")
         command.add_argument("methods", nargs="+", help="as the tool names them")
         command.add_argument("--tool", required=True, help=f"{OURS}, torchunlearn, supreme, or a name of an --adapter")
@@ -154,7 +173,6 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(do=do)
     for command in commands.choices.values():
         command.add_argument("--rows", help="the file of the rows")
-    parser.set_defaults(words=sys.argv[1:])
     return parser
 
 

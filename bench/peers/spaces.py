@@ -1,6 +1,6 @@
 """Where the settings of a trial are drawn from: two numbers are the ends of a log-uniform range, a list has choices.
 
-They were written before any trial, for small benchmarks such as `digits`: an epoch of RFE has 10 steps there.
+They are for small benchmarks such as `digits`, where an epoch of RFE has 10 steps.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ Space = Mapping[str, Any]
 SPACES: dict[tuple[str, str], Space] = {
     ("unweave", "adaptive"): {"margin": (0.3, 30.0)},
     ("unweave", "two-stage"): {
-        "stage1_learning_rate": (1e-6, 1e-3),
-        "stage2_learning_rate": (1e-6, 1e-3),
+        "stage1_learning_rate": (1e-3, 1e-1),  # the default profile's steps are relative to the weights
+        "stage2_learning_rate": (6e-3, 6e-1),
         "penalty": (1.0, 100.0),
-        "stage2_epochs": [3, 6, 12],
+        "stage2_epochs": [6, 12, 24],
     },
     ("torchunlearn", "RFE"): {
         "learning_rate": (1e-4, 1e-1),
