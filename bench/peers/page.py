@@ -34,7 +34,9 @@ def table(rows: Sequence[Row]) -> str:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in shown:
         groups.setdefault((row["tool"], row["method"], row["kind"]), []).append(row)
-    return "\n".join([HEAD, *(_line(group, rows) for group in groups.values())])
+    tools = list(dict.fromkeys(row["tool"] for row in shown))
+    order = sorted(groups, key=lambda key: tools.index(key[0]))
+    return "\n".join([HEAD, *(_line(groups[key], rows) for key in order)])
 
 
 def versions(rows: Iterable[Row]) -> str:

@@ -55,24 +55,25 @@ class Peer:
 
 
 def run_ours(case: Case, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a method of ours by `unlearn`, with the library's defaults where nothing is set."""
+    """Run a method of ours by `unlearn`, with the library's defaults where nothing is set; a failure is a row too."""
+    row: dict[str, Any] = {"tool": OURS, "method": method, "settings": dict(settings)}
     begun, busy = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", uw.RunWarning)
-        result = uw.unlearn(
-            case.model(),
-            case.split("train"),
-            method,
-            seed=case.about["seed"],
-            compute=uw.Compute("cpu"),
-            callbacks=[uw.Progress(show=False)],
-            **settings,
-        )
+        try:
+            result = uw.unlearn(
+                case.model(),
+                case.split("train"),
+                method,
+                seed=case.about["seed"],
+                compute=uw.Compute("cpu"),
+                callbacks=[uw.Progress(show=False)],
+                **settings,
+            )
+        except uw.CollapseError as error:
+            return row | {"error": f"stopped by the guard: {error}"}
     spent = {"seconds": time.perf_counter() - begun, "cpu_seconds": time.process_time() - busy}
-    return {
-        "tool": OURS,
-        "method": method,
-        "settings": dict(settings),
+    return row | {
         **{key: round(value, 2) for key, value in spent.items()},
         "gradients": result.cost.sample_gradients,
         "warnings": [str(one.message) for one in caught if issubclass(one.category, uw.RunWarning)],
