@@ -1,4 +1,4 @@
-"""The tables of docs/compared.md, from committed rows. `python -m bench.peers.page` writes them."""
+"""The tables of docs/peers.md, from committed rows. `python -m bench.peers.page` writes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "compared.md"
+PAGE = ROOT / "docs" / "peers.md"
 RESULTS = ROOT / "results" / "peers"
 TABLES = ("digits",)
 PARTS = [f"{part} {subset}" for part in ("train", "test") for subset in ("forget", "adjacent", "remote")]
