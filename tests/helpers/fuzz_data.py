@@ -54,7 +54,7 @@ def data_door(chance: Random, folder: Path) -> None:
     for one in ATTRIBUTES:
         attribute(found, one, "train")
     for row in range(len(found)):
-        decode(row, found.table["image"][row].as_py(), 8, 3)
+        decode(row, found.table["image"][row], 8, 3)
 
 
 @cache

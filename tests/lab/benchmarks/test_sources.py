@@ -353,3 +353,12 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_CACHE", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="Set UNWEAVE_CACHE to another folder"):
         load("celeba-vit", tmp_path)
+
+
+def test_an_image_whose_name_is_no_text_is_refused():
+    """An Arrow value is read as text when it is taken, so a damaged name is found late."""
+    offsets, data = np.array([0, 1], dtype=np.int32), pa.py_buffer(b"\x9d")
+    name = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), data])
+    image = pa.StructArray.from_arrays([pa.array([b"no image"]), name], ["bytes", "path"])
+    with pytest.raises(UsageError, match="The image in row 0 of the data set cannot be decoded"):
+        pixels.decode(0, image[0], 8, 3)

@@ -43,7 +43,7 @@ def _decoded(encoded: Any, shape: tuple[int, ...]) -> Any:
     _, channels, size, _ = shape
 
     def fill(row: int) -> None:
-        pixels[row] = decode(row, encoded[row].as_py(), size, channels)
+        pixels[row] = decode(row, encoded[row], size, channels)
 
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(fill, range(len(pixels))):
@@ -51,13 +51,14 @@ def _decoded(encoded: Any, shape: tuple[int, ...]) -> Any:
     return pixels
 
 
-def decode(row: int, content: Any, size: int, channels: int) -> Any:
-    """Return the bytes of one image, of shape (channels, size, size)."""
+def decode(row: int, encoded: Any, size: int, channels: int) -> Any:
+    """Return the bytes of one image, of shape (channels, size, size), from a value of an Arrow column."""
     from PIL import Image, ImageOps
 
     try:
+        content = encoded.as_py()  # fails where a text beside the bytes, such as the file's name, is damaged
         image = open_image(io.BytesIO(content["bytes"] if isinstance(content, Mapping) else content), MODES[channels])
-    except (OSError, TypeError, KeyError) as error:
+    except (OSError, TypeError, KeyError, ValueError) as error:
         raise UsageError(f"The image in row {row} of the data set cannot be decoded: {error}") from error
     if image.size != (size, size):
         image = ImageOps.fit(image, (size, size), method=Image.Resampling.BILINEAR)
