@@ -361,4 +361,4 @@ def test_an_image_whose_name_is_no_text_is_refused():
     name = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), data])
     image = pa.StructArray.from_arrays([pa.array([b"no image"]), name], ["bytes", "path"])
     with pytest.raises(UsageError, match="The image in row 0 of the data set cannot be decoded"):
-        pixels.decode(0, image[0], 8, 3)
+        pixels._decoded(image, (1, 3, 8, 8))
