@@ -97,10 +97,10 @@ class Tally:
                 self._found(name, error)
         finally:
             signal.alarm(0)
+            tempfile.tempdir = None
         if self.stopping:
             raise Stopped
         self.counts[kind] += 1
-        tempfile.tempdir = None
         self.seconds[kind] += time.perf_counter() - begun
         if self.watch.outside:
             self.outside[name] = self.watch.outside.pop()
