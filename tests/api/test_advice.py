@@ -416,7 +416,9 @@ ELSEWHERE = {
     "Free disk space or give another folder, then resume.": "engine/test_checkpoint.py",
     "Resume with the command that started the run.": "engine/test_checkpoint.py",
     "Use --micro-batch ... (micro_batch) or more processes.": "engine/test_speed_memory.py",
-    "Use a device with more memory.": "engine/test_speed_memory.py",
+    "Use a device with more memory": "engine/test_speed_memory.py",
+    "Choose another folder=.": "cli/test_fuzz.py",
+    "Use smaller settings: first the learning rate": "api/test_advice.py",
     "Install it with: pip install ...": "engine/test_tracking.py",
     "A phase cannot keep a .... Keep tensors, optimisers or modules.": "engine/test_engine.py",
 }
@@ -480,3 +482,12 @@ def test_every_advice_in_the_source_is_tried():
     tried = [case.advice for case in TRIED] + list(ELSEWHERE)
     missing = [text for text in advice_in_the_source() if not any(advice in text for advice in tried)]
     assert missing == []
+
+
+def test_smaller_settings_where_a_number_became_too_large():
+    data = (torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+    split, model = uw.Split(data, forget=[0], adjacent=[1, 2]), torch.nn.Linear(6, 2)
+    how = {"compute": uw.Compute("cpu"), "guard": None, "callbacks": [uw.Progress(show=False)]}
+    with pytest.raises(uw.RunError, match="Use smaller settings: first the learning rate"):
+        uw.unlearn(model, split, uw.FineTune(learning_rate=1e300, epochs=2), **how)
+    uw.unlearn(model, split, uw.FineTune(learning_rate=1e-2, epochs=2), **how)
