@@ -179,7 +179,7 @@ class Keyed(nn.Module):
 
 
 def strict(samples: list[Any]) -> Any:
-    """A collator that refuses what is no tensor, as a tokenizer's does."""
+    """A collator that rejects values other than tensors, like a tokenizer's."""
     return {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 

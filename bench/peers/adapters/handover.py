@@ -42,7 +42,7 @@ class Given:
 
     @classmethod
     def read(cls, words: Sequence[str]) -> Given:
-        """Read the five words of the command line, and seed every source of random numbers."""
+        """Parse the five command-line arguments, and seed all random generators."""
         case, out, method, settings, place = words
         given = cls(Path(case), Path(out), method, json.loads(settings), Path(place))
         given.about = json.loads((given.case / "about.json").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if mine else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Make a module in which every name exists."""
+        """Return a module that has an attribute of every name."""
         return _Empty(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:

@@ -39,7 +39,7 @@ class Triples(Dataset[Any]):
 
 
 class Grey(nn.Module):
-    """A network for grey images that takes three equal channels: UNSIR draws its noise in three."""
+    """Averages three channels to one: UNSIR's noise has three, and a network for grey images takes one."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

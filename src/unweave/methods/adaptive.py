@@ -210,7 +210,7 @@ class Rounds(Phase):
         self.metric = metric(self.squares, self.scales, memory=s.memory, steps=number + 1)
         shortfall, uphill = self._shortfall(number)
         self.logged["shortfall"] = shortfall
-        self._tangent(gradient, uphill, rate=s.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))
+        self._tangent(gradient, uphill, rate=self._planned(done))
         self._restore(shortfall, uphill, share=s.restore)
         if number + 1 == self.ends[turn]:
             self._judge(turn)
@@ -242,7 +242,7 @@ class Rounds(Phase):
             remember(self.squares, gradient, memory=s.memory)
             self.metric = metric(self.squares, self.scales, memory=s.memory, steps=number + 1)
             self._accelerate(gradient)
-            self._advance(s.learning_rate * 0.25 * (1 + math.cos(math.pi * number / TRIAL)))
+            self._advance(self._planned(number / TRIAL))
         known = self.held.known(usual=self.usual)
         self._set(self.best)
         for values in (*self.velocity, *self.squares):
@@ -256,7 +256,11 @@ class Rounds(Phase):
         self.logged |= {f"{name}_loss": mean.detach() for name, mean in means.items()}
         return torch.stack([self.weights[name] * mean for name, mean in means.items()]).sum()
 
-    def _tangent(self, gradient: Gradient, uphill: Gradient, *, rate: float) -> None:
+    def _planned(self, done: float) -> Tensor:
+        """Return c η for this share of a round, or of a trial, which takes the steps of the first round."""
+        return self.rate * (self.settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))
+
+    def _tangent(self, gradient: Gradient, uphill: Gradient, *, rate: Tensor) -> None:
         """Descend along P g with momentum, without changing S to first order."""
         self._accelerate(gradient)
         along = list(torch._foreach_mul(uphill, self.metric))
@@ -264,7 +268,7 @@ class Rounds(Phase):
         self.steepness = products[0, 1]
         part = torch.where(self.steepness > 0, products[0, 2] / self.steepness, 0)
         add(self.velocity, along, -part)
-        self._advance(self.rate * rate)
+        self._advance(rate)
         self.along = along
 
     def _accelerate(self, gradient: Gradient) -> None:
@@ -273,7 +277,7 @@ class Rounds(Phase):
         torch._foreach_mul_(self.velocity, s.momentum)
         torch._foreach_addcmul_(self.velocity, gradient, self.metric, value=1 - s.momentum)
 
-    def _advance(self, rate: Tensor | float) -> None:
+    def _advance(self, rate: Tensor) -> None:
         """Move along the velocity, no further than the reach."""
         length = relative_length(self.velocity, self.scales)
         by = torch.minimum(self.trust * rate, self.trust * self.settings.reach / length)

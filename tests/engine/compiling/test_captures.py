@@ -164,12 +164,13 @@ def test_a_model_that_cannot_be_recorded_runs_as_it_is_written(kind, reason, nor
         finally:
             model_of_work.never = False
 
-    with acting() as made, caplog.at_level(logging.INFO, logger="unweave"):
+    # The patch ends before that of `acting`: undone later, it would leave the stand-in for the tests after this one.
+    with acting() as made, monkeypatch.context() as patched, caplog.at_level(logging.INFO, logger="unweave"):
         record = recording.record
         model_of_work = model
         bench = Workbench(model, split, device=CPU)
         if kind is Unwilling:
-            monkeypatch.setattr(recording, "record", refused)
+            patched.setattr(recording, "record", refused)
         bench.forward.compiling.step(0, of=99)
         bench.mode("eval")
         before = weights(model)

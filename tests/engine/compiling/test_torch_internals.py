@@ -17,7 +17,6 @@ from tests.helpers.tensors import same, weights
 from unweave import Compute, unlearn
 from unweave.engine.compiling import Forwards, recording
 from unweave.engine.compiling import forwards as compiled
-from unweave.engine.compiling.recording import record
 from unweave.engine.compiling.torch_internals import allow_variants, cache_folder
 from unweave.errors import RunWarning
 
@@ -177,6 +176,6 @@ def test_after_a_failed_recording_stream_and_allocator_are_as_before(told, monke
     ):
         monkeypatch.setattr(place, name, value, raising=False)
     with pytest.raises(RuntimeError, match="previous error"):
-        record(lambda: [None], (0, 7), torch.device("cuda", 1))
+        recording.record(lambda: [None], (0, 7), torch.device("cuda", 1))
     released = [] if told else [("released", 1, (0, 7))]
     assert log == ["stream of the recording", "stream before", ("ended", 1, (0, 7)), *released]
